@@ -32,7 +32,8 @@ class FailHandler : public ActionHandler {
   explicit FailHandler(std::shared_ptr<Fuses> fuses) : fuses_(std::move(fuses)) {}
   Work start(const Action& action, StepState& state) override {
     int place = static_cast<int>(action.number("place", 0));
-    if (fuses_->armed[static_cast<size_t>(state.coord.rank)].compare_exchange_strong(place, kNever)) misuse("{}", kPlanted);
+    if (fuses_->armed[static_cast<size_t>(state.links->place().coord.rank)].compare_exchange_strong(place, kNever))
+      misuse("{}", kPlanted);
     return {};
   }
 

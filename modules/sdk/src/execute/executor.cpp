@@ -13,15 +13,6 @@ ZT_DEFINE_OBJECT(ActionHandler, "ActionHandler")
 ActionHandler::~ActionHandler() = default;
 StepRefused::~StepRefused() = default;
 
-bool StepState::is_first_copy(const std::vector<std::string>& axes) const {
-  const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
-    return std::ranges::find(names, name) != names.end();
-  };
-  return std::ranges::all_of(axes, [&](const std::string& axis) {
-    return is_among(sample_axes, axis) || is_among(split_axes, axis) || coord[axis] == 0;
-  });
-}
-
 namespace {
 
 // Returns the units whose gradients are among the resources.

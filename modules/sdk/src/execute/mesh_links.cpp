@@ -1,12 +1,24 @@
 #include "mesh_links.h"
 
+#include <algorithm>
+
 #include "zt/base/error.h"
 
 namespace zt {
 
 Links::~Links() = default;
 
-MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, const LinkNeeds& needs) : mesh_(std::move(mesh)) {
+bool RankPlace::is_first_copy(const std::vector<std::string>& axes) const {
+  const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  return std::ranges::all_of(axes, [&](const std::string& axis) {
+    return is_among(sample_axes, axis) || is_among(split_axes, axis) || coord[axis] == 0;
+  });
+}
+
+MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace where, const LinkNeeds& needs)
+    : Links(std::move(where)), mesh_(std::move(mesh)) {
   if (!mesh_) {
     if (!needs.messages.empty())
       misuse("the program sends messages in channel '{}', but no pass gave it a mesh", needs.messages.front().channel);
@@ -20,7 +32,7 @@ MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, const LinkNeeds& needs) : mesh_
     if (device && !device->is_cpu()) device_ = *device;
   }
   for (const auto& joined : needs.axes) axes_[joined] = mesh_->join(joined);
-  for (const auto& members : needs.holders) holders_[members] = mesh_->among(needs.split_axes, members);
+  for (const auto& members : needs.holders) holders_[members] = mesh_->among(place().split_axes, members);
   for (const Message& message : needs.messages) channels_[message] = make_channel(message);
 }
 

@@ -15,16 +15,15 @@ namespace zt {
 // What a rank communicates over.
 struct LinkNeeds {
   std::set<std::vector<std::string>> axes = {};  // of the programs of all ranks, besides single axes
-  std::vector<std::string> split_axes = {};      // mesh axes along which ranks run different positions
-  std::vector<std::vector<int>> holders = {};    // of this rank's units with several holders: indices along split_axes
+  std::vector<std::vector<int>> holders = {};    // of this rank's units with several holders: indices along RankPlace::split_axes
   std::vector<Message> messages = {};            // of this rank, in an order in which both ends of a channel can make it
 };
 
 class MeshLinks final : public Links {
  public:
   // Makes what is needed. Collective over the mesh, unless nothing is needed: single axes have their communicators already.
-  // `mesh`: null means one rank, and every function throws Misuse.
-  MeshLinks(std::shared_ptr<Mesh> mesh, const LinkNeeds& needs);
+  // `mesh`: null means one rank, and every function that returns a way to others throws Misuse.
+  MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace place, const LinkNeeds& needs);
 
   Communicator& comm(const std::vector<std::string>& axes) const override { return *axis(axes).communicator; }
   Communicator& control(const std::vector<std::string>& axes) const override { return *axis(axes).control; }

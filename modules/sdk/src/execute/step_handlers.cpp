@@ -57,10 +57,11 @@ class Update : public ActionHandler {
 
 // Returns how this rank's counts enter the sums over `axes`.
 Contribution contribution(std::vector<std::string> axes, const StepState& state) {
-  const bool is_first_copy = state.is_first_copy(axes);
-  std::erase_if(axes,
-                [&](const std::string& axis) { return std::ranges::find(state.split_axes, axis) != state.split_axes.end(); });
-  return {.is_counted = is_first_copy, .group = state.coord.index(axes)};
+  const bool is_first_copy = state.links->place().is_first_copy(axes);
+  std::erase_if(axes, [&](const std::string& axis) {
+    return std::ranges::find(state.links->place().split_axes, axis) != state.links->place().split_axes.end();
+  });
+  return {.is_counted = is_first_copy, .group = state.links->place().coord.index(axes)};
 }
 
 class Count : public ActionHandler {
@@ -73,7 +74,7 @@ class Count : public ActionHandler {
     if (state.failure) return {};
     if (state.counts.samples == 0) misuse("the global batch has no samples");
     if (parts_.mode != Mode::train) return {};
-    const double parts = static_cast<double>(state.coord.size(action.sample_axes())) * parts_.batches.count();
+    const double parts = static_cast<double>(state.links->place().coord.size(action.sample_axes())) * parts_.batches.count();
     state.grad_divisor = parts_.scale.set_counts(state.counts, parts) * state.loss_scale;
     return {};
   }
@@ -84,7 +85,8 @@ class Count : public ActionHandler {
     mine.failure = state.failure;
     if (parts_.mode == Mode::train) mine.lr = state.scalars.lr;
     const bool is_first_step = parts_.mode == Mode::train && state.step == 0;
-    if ((!state.split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(parts_.batches.all());
+    if ((!state.links->place().split_axes.empty() || is_first_step) && !state.failure)
+      mine.samples = hash_of(parts_.batches.all());
     if (parts_.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts_.batches.all());
     try {
       state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts_.mode, state.step);

@@ -187,7 +187,11 @@ AxisLink Plan::link(const std::vector<std::string>& axes) const {
   return program_->mesh() ? program_->mesh()->link(axes) : AxisLink{};
 }
 
-World Plan::place() const {
+RankPlace Plan::place() const {
+  return {program_->coord(), data_axes_, main().split_axes};
+}
+
+World Plan::world_place() const {
   World world;
   world.rank = program_->coord().rank;
   world.size = program_->coord().shape.world_size();
@@ -204,7 +208,7 @@ Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
 
 // A layer communicates over single axes, whose communicators are there.
 RehearsalInputs Plan::inputs(const std::vector<Batch>& micro_batches) const {
-  return {program_->model(), model(), std::make_shared<const MeshLinks>(program_->mesh(), LinkNeeds{}), micro_batches};
+  return {program_->model(), model(), std::make_shared<const MeshLinks>(program_->mesh(), place(), LinkNeeds{}), micro_batches};
 }
 
 ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {

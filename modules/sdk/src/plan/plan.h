@@ -56,8 +56,9 @@ class Plan {
   AxisLink link(const std::vector<std::string>& axes) const;
   // Returns the communicator for control over all ranks; null if there is one rank.
   Communicator* world() const { return control_of_all(*program_); }
-  // Returns this rank's place, for messages.
-  World place() const;
+  // Returns this rank's place: among the others, and for messages.
+  RankPlace place() const;
+  World world_place() const;
 
   // Returns this rank's part of a global batch as the micro-batches of a step, on device meta.
   std::vector<Batch> cut(const StepBatch& batch) const;

@@ -87,7 +87,7 @@ std::vector<std::string> axes_of_run(const Plan& plan, const RankProgram& progra
 }
 
 LinkNeeds link_needs(const Plan& plan) {
-  LinkNeeds needs{.axes = plan.joined_axes(), .split_axes = plan.main().split_axes, .messages = messages_of(plan)};
+  LinkNeeds needs{.axes = plan.joined_axes(), .messages = messages_of(plan)};
   for (const Mode mode : plan.modes()) needs.axes.insert(axes_of_run(plan, plan.rank_program(mode)));
   needs.axes.erase(std::vector<std::string>());
   // The axes of all ranks' messages, because joining axes is collective over the mesh. Most ranks share a program with others.

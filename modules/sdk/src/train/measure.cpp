@@ -154,7 +154,7 @@ Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
   Costs mine{.hardware = {}, .measured = own_costs(work)};
   mine.hardware = rates(mine.measured, work);
   const auto& mesh = plan_.program().mesh();
-  if (!mesh || plan_.place().size == 1) return mine;
+  if (!mesh || plan_.world_place().size == 1) return mine;
   std::map<std::string, Sum> sums;
   Costs costs;
   const auto all = mesh->world()->control->all_gather_values(to_value(mine));

@@ -63,7 +63,7 @@ Here gather_here(const Plan& plan, int64_t mine) {
 
 bool is_on_gpus(const Plan& plan) {
   const auto& mesh = plan.program().mesh();
-  return mesh && plan.place().size > 1 && mesh->world()->link.backend == "nccl";
+  return mesh && plan.world_place().size > 1 && mesh->world()->link.backend == "nccl";
 }
 
 // What shrinks the buffers: sharding the largest kind, more ranks, a smaller state.
@@ -118,7 +118,7 @@ void check_memory(const Plan& plan) {
       misuse("{}, without activations, and {}. {}", need(), memory.text(), memory_advice(plan, Lacking::buffers));
   });
   if (here.is_first && memory.free >= 0 && here.bytes > memory.free)
-    log(LogLevel::warn, plan.place(),
+    log(LogLevel::warn, plan.world_place(),
         fmt::format("{}, without activations, and {}: it may end for lack of memory. {}", need(), memory.text(),
                     memory_advice(plan, Lacking::buffers)));
 }

@@ -154,7 +154,7 @@ StepResult Runner::finish_step(int64_t begin_ns) {
 // Warns, once per process.
 void Runner::warn_of_zero_gradient() const {
   static std::atomic<bool> is_said = false;
-  const World world = plan_->place();
+  const World world = plan_->world_place();
   if (world.rank != 0 || is_said.exchange(true)) return;
   log(LogLevel::warn, world,
       fmt::format(
@@ -167,7 +167,7 @@ void Runner::warn_of_zero_gradient() const {
 // finite.
 void Runner::skip_step() {
   const bool ends = control_.ends_on_nonfinite();
-  const World world = plan_->place();
+  const World world = plan_->world_place();
   if (!ends && control_.has_dynamic_loss_scale() && state_.is_forward_finite) {
     log(LogLevel::info, world,
         fmt::format("step {} is skipped: an overflow at loss scale {}; the next is run at {}", state_.step, state_.loss_scale,

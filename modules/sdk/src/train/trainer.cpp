@@ -29,7 +29,7 @@ namespace {
 
 std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, bool is_dry) {
   if (!is_dry) check_memory(*plan);
-  auto links = std::make_shared<const MeshLinks>(plan->program().mesh(), link_needs(*plan));
+  auto links = std::make_shared<const MeshLinks>(plan->program().mesh(), plan->place(), link_needs(*plan));
   return std::make_unique<Store>(plan, std::move(links), is_dry ? Buffers::none : Buffers::allocated);
 }
 
@@ -220,7 +220,7 @@ void Trainer::visit(Visitor& visitor) {
   }
   visitor.value("trainer/gemm", products);
   if (!visitor.is_load()) return;
-  compare_gemm(products, plan_->place());
+  compare_gemm(products, plan_->world_place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
   runs().health().set_sound();

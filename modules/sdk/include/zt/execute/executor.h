@@ -41,18 +41,19 @@ class StepRefused : public Misuse {
   ~StepRefused() override;
 };
 
-// The data that the actions of one step share. The trainer owns it; handlers change buffers in it.
-struct StepState {
-  int64_t step = 0;  // 0-based global step
+// What a rank holds. The trainer's Store fills it in.
+struct RankData {
   const ModelInfo* model = nullptr;
-  Coord coord;                           // this rank's place in the mesh of the program
-  std::vector<std::string> sample_axes;  // mesh axes along which ranks have different samples
-  std::vector<std::string> split_axes;   // mesh axes along which ranks run different positions
-  std::vector<Unit> units;               // one per unit of the model
-  std::vector<at::Tensor> parameters;    // by ModelInfo::params: what layers read, as leaf_of; undefined if not held
-  std::vector<at::Tensor> buffers;       // by ModelInfo::buffers; undefined if this rank does not run the layer
-  ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
-  at::Tensor wire;                // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
+  std::vector<Unit> units;             // one per unit of the model
+  std::vector<at::Tensor> parameters;  // by ModelInfo::params: what layers read, as leaf_of; undefined if not held
+  std::vector<at::Tensor> buffers;     // by ModelInfo::buffers; undefined if this rank does not run the layer
+  ValueStore values;                   // between the positions that this rank runs, or exchanges with other ranks
+  at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
+};
+
+// What a step counts, adds up and finds.
+struct StepNumbers {
+  int64_t step = 0;               // 0-based global step
   Counts counts;                  // valid tokens and samples of this rank; after COUNT those of the global batch
   std::vector<LossTerm> losses;   // sorted by name after NORM
   Stats stats;                    // after NORM: by "LAYER.NAME", over all micro-batches and ranks
@@ -72,11 +73,11 @@ struct StepState {
   double grad_divisor = 1;
   double clip = 0;  // maximum norm; 0 means no clipping
   Scalars scalars;  // for STEP
-  std::shared_ptr<const Links> links;
+};
 
-  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
-  // first of them adds to a sum over `axes`, because the others have the same numbers.
-  bool is_first_copy(const std::vector<std::string>& axes) const;
+// All that the actions of one step share. The trainer owns it; handlers change buffers and numbers in it.
+struct StepState : RankData, StepNumbers {
+  std::shared_ptr<const Links> links;  // to other ranks
 };
 
 // Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that

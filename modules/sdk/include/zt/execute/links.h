@@ -2,20 +2,35 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zt/comm/channel.h"
 #include "zt/comm/comm.h"
+#include "zt/comm/mesh.h"
 #include "zt/model/unit.h"
 #include "zt/program/kind.h"
 
 namespace zt {
 
+// Where a rank stands among those of its programs' mesh.
+struct RankPlace {
+  Coord coord = {};
+  std::vector<std::string> sample_axes = {};  // mesh axes along which ranks have different samples
+  std::vector<std::string> split_axes = {};   // mesh axes along which ranks run different positions
+
+  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
+  // first of them adds to a sum over `axes`, because the others have the same numbers.
+  bool is_first_copy(const std::vector<std::string>& axes) const;
+};
+
 // All communicators and channels of a rank's programs. They are made before the first action, in one order on all ranks, because
 // making one is collective. Does not change while actions run.
 class Links {
  public:
+  explicit Links(RankPlace place = {}) : place_(std::move(place)) {}
   virtual ~Links();
+  const RankPlace& place() const { return place_; }
   // Return the communicators over these mesh axes, joined in this order: for tensors on the device, and for counts, losses, limbs
   // of the norm and plain values, which are in host memory. With backends in host memory they are one. Throw Misuse for axes over
   // which no action or layer has declared to communicate.
@@ -27,6 +42,9 @@ class Links {
   virtual at::Device device() const = 0;
   // Returns this rank's end of the channel of a message of its programs.
   virtual Channel& channel(const Message& message) const = 0;
+
+ private:
+  RankPlace place_;
 };
 
 }  // namespace zt

@@ -36,12 +36,12 @@ class NormHandler : public ActionHandler {
     const at::Tensor mine = own.losses_by_position(*state.model), stats = own.stats_by_position(*state.model);
     const int64_t n = mine.numel(), m = stats.numel();
     const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
-    if (!comm || state.is_first_copy(axes)) {
+    if (!comm || state.links->place().is_first_copy(axes)) {
       sums.narrow(0, 0, n).copy_(mine);
       sums.narrow(0, n, m).copy_(stats);
     }
     sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
-    for (const auto& part : summed_in_turn(axes, state.split_axes))
+    for (const auto& part : summed_in_turn(axes, state.links->place().split_axes))
       state.links->control(part).all_reduce(sums, sums).synchronize();
     if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
     if (state.failure || !state.known_failure.empty()) {
@@ -69,12 +69,12 @@ class NormHandler : public ActionHandler {
     bool spans_stages = false;
     for (const std::string& axis : axes) {
       const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
-      if (is_among(state.split_axes)) spans_stages = true;
+      if (is_among(state.links->place().split_axes)) spans_stages = true;
       else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
     }
     const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
     const int holder = spans_stages ? unit.holder : 0;
-    return {state.coord.index(copies) * holders + holder, state.coord.size(copies) * holders};
+    return {state.links->place().coord.index(copies) * holders + holder, state.links->place().coord.size(copies) * holders};
   }
 
   static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {

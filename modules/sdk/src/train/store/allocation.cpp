@@ -85,7 +85,7 @@ void Allocation::units() {
   }
   run_together(plan_.world(), [&] {  // values that a script gives may be wrong
     for (const Unit& unit : state_.units)
-      initialise_unit(*plan_.program().model(), *state_.model, unit, state_.coord, precision.master());
+      initialise_unit(*plan_.program().model(), *state_.model, unit, state_.links->place().coord, precision.master());
   });
   state_.parameters = leaves_of(*state_.model, state_.units);
   for (const int unit : units_summed_apart(program))

@@ -46,9 +46,6 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
     : plan_(std::move(plan)), tensors_(plan_->model(), plan_->main().precision.params) {
   state_.model = &plan_->model();
   state_.links = std::move(links);
-  state_.coord = plan_->program().coord();
-  state_.sample_axes = plan_->data_axes();
-  state_.split_axes = plan_->main().split_axes;
   state_.units = plan_->rank_units().units;
   if (buffers == Buffers::none) return;
   allocate_state(*plan_, state_);
@@ -57,7 +54,7 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
 
 Piece Store::piece_of(int param, const at::Tensor& chunk) const {
   const OwnedRun owned = owned_run(info(param), unit_of(param));
-  return {{info(param).box(state_.coord)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
+  return {{info(param).box(place().coord)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
 }
 
 void Store::gather_parameters() const {

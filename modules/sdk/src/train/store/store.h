@@ -32,6 +32,7 @@ class Store {
   const Plan& plan() const { return *plan_; }
   const TensorList& tensors() const { return tensors_; }
 
+  const RankPlace& place() const { return state_.links->place(); }
   const ParamInfo& info(int param) const { return state_.model->params[param]; }
   const Unit& unit_of(int param) const { return state_.units[info(param).unit]; }
   // Returns the ranks among which the unit is sharded.

@@ -18,7 +18,7 @@ at::Tensor TensorChanges::agree(int tensor, const at::Tensor& values, std::optio
   std::string complaint;
   if (values.sizes() != at::IntArrayRef(shape))
     complaint = fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(values));
-  const World place = store_.plan().place();
+  const World place = store_.plan().world_place();
   if (from && (*from < 0 || *from >= place.size))
     misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
   Communicator* control = control_of_all(store_.plan().program());
@@ -67,7 +67,7 @@ void TensorChanges::set_parameter(int param, const at::Tensor& given, std::optio
   set_owned(param, unit.shard, values);
   if (unit.is_node_shared()) store_.shard_axes_of(unit).barrier();
   else if (!unit.owns_shard())
-    store_.state().parameters[param].detach().copy_(part_of(values, store_.info(param).box(store_.state().coord)));
+    store_.state().parameters[param].detach().copy_(part_of(values, store_.info(param).box(store_.place().coord)));
 }
 
 void TensorChanges::set_optimizer_state(int param, const std::string& state, const at::Tensor& values,

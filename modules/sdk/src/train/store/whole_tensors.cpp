@@ -17,7 +17,7 @@ at::Tensor part_of(at::Tensor logical, const Box& box) {
 std::vector<int> WholeTensors::holders_of(int tensor) const {
   if (!store_.tensors().is_buffer(tensor)) return store_.unit_of(tensor).holders;
   const ModelInfo& model = *store_.state().model;
-  const std::vector<int> group = store_.state().coord.shape.group(store_.state().coord.rank, store_.state().split_axes);
+  const std::vector<int> group = store_.place().coord.shape.group(store_.place().coord.rank, store_.place().split_axes);
   std::vector<int> holders;
   for (size_t member = 0; member < group.size(); ++member) {
     const std::vector<bool> runs = positions_run(*store_.plan().programs_of_ranks()[group[member]], model);
@@ -32,7 +32,7 @@ std::vector<int> WholeTensors::holders_of(int tensor) const {
 
 bool WholeTensors::is_held(int tensor) const {
   if (!store_.tensors().is_buffer(tensor)) return store_.unit_of(tensor).plan.held;
-  return std::ranges::binary_search(holders_of(tensor), store_.state().coord.index(store_.state().split_axes));
+  return std::ranges::binary_search(holders_of(tensor), store_.place().coord.index(store_.place().split_axes));
 }
 
 // Returns the logical tensor from the boxes that the ranks hold.
@@ -43,10 +43,10 @@ at::Tensor WholeTensors::join_boxes(int param, const at::Tensor& box) const {
   Communicator& comm = store_.state().links->comm(axes);
   const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
   comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
-  const auto ranks = store_.state().coord.shape.group(store_.state().coord.rank, axes);
+  const auto ranks = store_.place().coord.shape.group(store_.place().coord.rank, axes);
   at::Tensor all = at::empty(held.logical_shape(), box.options());
   for (size_t i = 0; i < ranks.size(); ++i)
-    part_of(all, held.box({store_.state().coord.shape, ranks[i]}))
+    part_of(all, held.box({store_.place().coord.shape, ranks[i]}))
         .copy_(boxes.narrow(0, static_cast<int64_t>(i) * held.numel, held.numel).view(held.shape));
   return all;
 }
@@ -66,10 +66,10 @@ at::Tensor WholeTensors::whole(int param, const at::Tensor& chunk) const {
 // Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
 // its result has `dtype` on each of them.
 at::Tensor WholeTensors::from_holders(int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
-  const auto& split = store_.state().split_axes;
+  const auto& split = store_.place().split_axes;
   const std::vector<int> holders = holders_of(tensor);
   const at::Tensor mine = is_held(tensor) ? make() : at::empty(store_.tensors()[tensor].shape, at::TensorOptions().dtype(dtype));
-  if (split.empty() || static_cast<int>(holders.size()) == store_.state().coord.size(split)) return mine;
+  if (split.empty() || static_cast<int>(holders.size()) == store_.place().coord.size(split)) return mine;
   store_.state().links->comm(split).broadcast(mine, holders.front()).synchronize();
   return mine;
 }
