@@ -52,6 +52,7 @@ function TestRunOptions:test_the_keys_to_show()
   refused("zt.run.show holds 'aux' twice: give each name once", {"aux", "aux"})
   refused("zt.run.show holds an empty name", {""})
   lu.assertFalse(zt.exists(self.folder))
+  mesh:world():barrier() -- rank 0 makes the folder next
   local run = self:open{show = {"loss", "aux", "stats.a.balance", "terms.x", "gone"}}
   lu.assertErrorMsgContains("run:log: 'aux' is plotted or shown, so it must be a number, got a tensor: take x:item()", run.log,
                             run, 0, {aux = zt.ones(1)})
