@@ -73,12 +73,12 @@ TEST(Values, LinksAreMadeBeforeTheyAreUsed) {
     comm::MeshOptions options;
     options.axes = {{"dp", 2}, {"tp", 1}};
     const auto mesh = comm::make_mesh(world, options);
-    const MeshLinks single(mesh, {}), joined(mesh, {.axes = {{"dp", "tp"}}});
+    const MeshLinks single(mesh, {}, {}), joined(mesh, {}, {.axes = {{"dp", "tp"}}});
     EXPECT_EQ(single.comm({"dp"}).size(), 2);
     EXPECT_EQ(joined.comm({"dp", "tp"}).size(), 2);
     EXPECT_SAYS("nothing in the program has declared to communicate over 'dp', 'tp' joined", single.comm({"dp", "tp"}));
     EXPECT_SAYS("the mesh dp=2 x tp=1 has no axis 'dq': did you mean 'dp'?", single.comm({"dq"}));
-    EXPECT_SAYS("the program communicates over 'dp', but no pass gave it a mesh", MeshLinks(nullptr, {}).comm({"dp"}));
+    EXPECT_SAYS("the program communicates over 'dp', but no pass gave it a mesh", MeshLinks(nullptr, {}, {}).comm({"dp"}));
   });
 }
 
