@@ -7,9 +7,9 @@
 namespace zt::nn {
 
 AttentionBlock::AttentionBlock(const AttentionBlockOptions& options, const std::string& path)
-    : norm1_(parse_norm(options.norm), options.hidden, options.eps, options.bias, "norm1."),
+    : norm1_(options.norm, options.hidden, options.eps, options.bias, "norm1."),
       attention_(options, "attention.", path),
-      norm2_(parse_norm(options.norm), options.hidden, options.eps, options.bias, "norm2."),
+      norm2_(options.norm, options.hidden, options.eps, options.bias, "norm2."),
       dropout_(options.dropout, kAttentionDropout) {}
 
 Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {

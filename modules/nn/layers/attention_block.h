@@ -15,7 +15,7 @@ namespace zt::nn {
 inline constexpr int kAttentionDropout = 1, kMlpDropout = 2;
 
 struct AttentionBlockOptions : AttentionOptions {
-  std::string norm = "layernorm";
+  NormKind norm = NormKind::layernorm;
   double eps = 1e-5;  // of both norms
 };
 
@@ -23,10 +23,9 @@ struct AttentionBlockOptions : AttentionOptions {
 template <class Options>
 Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
   return attention_options(std::move(schema), "dropout probability of both branches and the attention weights")
-      .optional("norm", static_cast<std::string Options::*>(&Options::norm), "norm before each branch",
-                Check<std::string>(one_of(norm_names())))
+      .optional("norm", static_cast<NormKind Options::*>(&Options::norm), "norm before each branch")
       .optional("eps", static_cast<double Options::*>(&Options::eps), "eps of the norms", Check<double>(at_least(0)))
-      .only_with("with a norm", [](const Options& o) { return o.norm != "none"; });
+      .only_with("with a norm", [](const Options& o) { return o.norm != NormKind::none; });
 }
 
 // Returns fork.x + dropout(branch(fork.normed)).

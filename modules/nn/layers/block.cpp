@@ -28,10 +28,9 @@ Params Block::params() const {
 }
 
 std::shared_ptr<Layer> make_block(const Value& value) {
-  static const auto kSchema =
-      attention_block_options(Schema<BlockOptions>("nn.block"))
-          .optional("ffn", &BlockOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))
-          .optional("activation", &BlockOptions::activation, "activation of the MLP", one_of(activation_names()));
+  static const auto kSchema = attention_block_options(Schema<BlockOptions>("nn.block"))
+                                  .optional("ffn", &BlockOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))
+                                  .optional("activation", &BlockOptions::activation, "activation of the MLP");
   return kSchema.make(value, [](const BlockOptions& o) { return layer_of("block", Block(o, kSchema.name())); });
 }
 

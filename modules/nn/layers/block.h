@@ -11,7 +11,7 @@ namespace zt::nn {
 
 struct BlockOptions : AttentionBlockOptions {
   int64_t ffn = 0;  // columns inside the MLP; 0: 4 * hidden
-  std::string activation = "gelu_tanh";
+  Activation activation = Activation::gelu_tanh;
 };
 
 class Block {

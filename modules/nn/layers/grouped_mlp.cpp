@@ -172,8 +172,7 @@ void check_parts(const GroupedMlpOptions& options) {
 
 }  // namespace
 
-GroupedMlp::GroupedMlp(const GroupedMlpOptions& options)
-    : activation_(parse_activation(options.activation)), grouped_gemm_(options.grouped_gemm) {
+GroupedMlp::GroupedMlp(const GroupedMlpOptions& options) : activation_(options.activation), grouped_gemm_(options.grouped_gemm) {
   check_parts(options);
   if (options.bias && options.grouped_gemm.value_or(false))
     misuse("nn.grouped_mlp: grouped_gemm adds no biases: set bias = false, or leave grouped_gemm out");

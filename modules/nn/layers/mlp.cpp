@@ -51,7 +51,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 
 }  // namespace
 
-Mlp::Mlp(const MlpOptions& options, const std::string& prefix) : activation_(parse_activation(options.activation)) {
+Mlp::Mlp(const MlpOptions& options, const std::string& prefix) : activation_(options.activation) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
   down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));

@@ -12,7 +12,7 @@ namespace zt::nn {
 struct MlpOptions {
   int64_t hidden = 0;  // columns of input and output
   int64_t ffn = 0;     // columns inside
-  std::string activation = "gelu_tanh";
+  Activation activation = Activation::gelu_tanh;
   bool bias = true;
   double std = 0.02;           // standard deviation of the initial weights of `up`
   double residual_std = 0.02;  // standard deviation of the initial weights of `down`
@@ -26,8 +26,7 @@ Schema<Options>&& mlp_options(Schema<Options>&& schema) {
                 Check<int64_t>(at_least(1)))
       .required("ffn", static_cast<int64_t Options::*>(&Options::ffn), "columns between the two matmuls",
                 Check<int64_t>(at_least(1)))
-      .optional("activation", static_cast<std::string Options::*>(&Options::activation), "the nonlinearity",
-                Check<std::string>(one_of(activation_names())))
+      .optional("activation", static_cast<Activation Options::*>(&Options::activation), "the nonlinearity")
       .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
       .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial up weights",
                 Check<double>(at_least(0)))

@@ -56,7 +56,7 @@ std::shared_ptr<Param> tied_param(const Value& tied) {
 }  // namespace
 
 LmLoss::LmLoss(const LmLossOptions& options)
-    : norm_(parse_norm(options.norm), options.hidden, options.eps, options.norm_bias, "norm."),
+    : norm_(options.norm, options.hidden, options.eps, options.norm_bias, "norm."),
       ignore_index_(options.ignore_index),
       has_loss_(options.loss) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
@@ -95,11 +95,11 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
       Schema<LmLossOptions>("nn.lm_loss")
           .required("vocab", &LmLossOptions::vocab, "number of classes", at_least(1))
           .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
-          .optional("norm", &LmLossOptions::norm, "norm before the head", one_of(norm_names()))
+          .optional("norm", &LmLossOptions::norm, "norm before the head")
           .optional("eps", &LmLossOptions::eps, "eps of the norm", at_least(0))
-          .only_with("with a norm", [](const LmLossOptions& o) { return o.norm != "none"; })
+          .only_with("with a norm", [](const LmLossOptions& o) { return o.norm != NormKind::none; })
           .optional("norm_bias", &LmLossOptions::norm_bias, "add a bias in the norm")
-          .only_with("with norm = \"layernorm\"", [](const LmLossOptions& o) { return o.norm == "layernorm"; })
+          .only_with("with norm = \"layernorm\"", [](const LmLossOptions& o) { return o.norm == NormKind::layernorm; })
           .optional("bias", &LmLossOptions::bias, "add a bias in the head")
           .optional("ignore_index", &LmLossOptions::ignore_index, "label of tokens that do not count")
           .only_with("with loss = true", [](const LmLossOptions& o) { return o.loss; })

@@ -13,7 +13,7 @@ namespace zt::nn {
 struct LmLossOptions {
   int64_t vocab = 0;
   int64_t hidden = 0;
-  std::string norm = "layernorm";
+  NormKind norm = NormKind::layernorm;
   double eps = 1e-5;
   bool norm_bias = true;
   bool bias = false;  // add a bias in the head

@@ -20,7 +20,9 @@ struct GptOptions : HeadOptions {
   int64_t layers = 0, vocab = 0, seq = 0, ffn = 0;
   std::string family = "gpt2";
   // Set by the family unless given.
-  std::optional<std::string> norm, position, activation;
+  std::optional<NormKind> norm;
+  std::optional<Activation> activation;
+  std::optional<std::string> position;
   std::optional<bool> bias, tied, scale_residual;
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
@@ -45,16 +47,16 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("seq", &GptOptions::seq, "tokens of the longest sequence; needed for learned positions", at_least(0))
           .optional("family", &GptOptions::family, "decides the options that are not given", one_of({"gpt2", "llama"}))
           .optional("ffn", &GptOptions::ffn, "columns inside the MLP; 0: set by the family", at_least(0))
-          .optional("norm", &GptOptions::norm, "norm before each branch and the head", one_of(norm_names()))
+          .optional("norm", &GptOptions::norm, "norm before each branch and the head")
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
-          .optional("activation", &GptOptions::activation, "activation of the MLPs", one_of(activation_names()))
+          .optional("activation", &GptOptions::activation, "activation of the MLPs")
           .optional("mlp", &GptOptions::mlp, "function(block) that returns the layers instead of a block's MLP, or nil")
           .optional("bias", &GptOptions::bias, "add biases in blocks and norms")
           .optional("tied", &GptOptions::tied, "the head uses the weights of the embedding")
           .optional("scale_residual", &GptOptions::scale_residual,
                     "divide the initial weights of matmuls that end a branch by sqrt(2 layers)")
           .optional("eps", &GptOptions::eps, "eps of the norms", at_least(0))
-          .only_with("with a norm", [](const GptOptions& o) { return o.norm != "none" || o.qk_norm; })
+          .only_with("with a norm", [](const GptOptions& o) { return o.norm != NormKind::none || o.qk_norm; })
           .optional("dropout", &GptOptions::dropout, "dropout of embedding, branches and attention weights", between(0, 0.999))
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
@@ -71,9 +73,9 @@ void fill_in(GptOptions& o) {
   const auto otherwise = [](auto& option, auto value) {
     if (!option) option = value;
   };
-  otherwise(o.norm, llama ? "rmsnorm" : "layernorm");
+  otherwise(o.norm, llama ? NormKind::rmsnorm : NormKind::layernorm);
   otherwise(o.position, llama ? "rotary" : "learned");
-  otherwise(o.activation, llama ? "swiglu" : "gelu_tanh");
+  otherwise(o.activation, llama ? Activation::swiglu : Activation::gelu_tanh);
   otherwise(o.bias, !llama);
   otherwise(o.tied, !llama);
   otherwise(o.scale_residual, !llama);

@@ -6,17 +6,6 @@
 
 namespace zt::nn {
 
-std::vector<std::string> norm_names() {
-  return {"none", "layernorm", "rmsnorm"};
-}
-
-NormKind parse_norm(const std::string& name) {
-  const auto names = norm_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) misuse("unknown norm '{}'{}", name, suggest(name, names));
-  return static_cast<NormKind>(found - names.begin());
-}
-
 namespace {
 
 struct NormState {

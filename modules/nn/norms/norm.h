@@ -11,9 +11,6 @@
 
 namespace zt::nn {
 
-NormKind parse_norm(const std::string& name);  // throws Misuse for an unknown name
-std::vector<std::string> norm_names();
-
 class Norm {
  public:
   static constexpr bool kSplits = false;

@@ -4,11 +4,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+
 #include "zt/model/layer.h"
 
 namespace zt::nn {
 
 enum class NormKind : uint8_t { none, layernorm, rmsnorm };
+constexpr auto words_of(NormKind) {
+  return std::array{"none", "layernorm", "rmsnorm"};
+}
 
 // The vectors of a matrix that a norm takes: each row has `count` of them, one after the other from column `first` on, and each
 // has `width` elements. Vectors are numbered row by row.

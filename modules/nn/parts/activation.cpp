@@ -7,17 +7,6 @@
 
 namespace zt::nn {
 
-std::vector<std::string> activation_names() {
-  return {"gelu", "gelu_tanh", "relu", "swiglu"};
-}
-
-Activation parse_activation(const std::string& name) {
-  const auto names = activation_names();
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) misuse("unknown activation '{}'{}", name, suggest(name, names));
-  return static_cast<Activation>(found - names.begin());
-}
-
 int64_t columns_before(Activation activation, int64_t width) {
   return activation == Activation::swiglu ? 2 * width : width;
 }

@@ -3,14 +3,16 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <string>
+#include <array>
+#include <cstdint>
 
 namespace zt::nn {
 
 enum class Activation : uint8_t { gelu, gelu_tanh, relu, swiglu };
 
-Activation parse_activation(const std::string& name);  // throws Misuse for an unknown name
-std::vector<std::string> activation_names();
+constexpr auto words_of(Activation) {
+  return std::array{"gelu", "gelu_tanh", "relu", "swiglu"};
+}
 
 // Returns the columns of the activation's input if its output has `width` columns: 2 * width for swiglu (gate, then up), else
 // width.

@@ -11,6 +11,7 @@
 #include "parts/activation.h"
 #include "parts/rotary.h"
 #include "zt/base/rows.h"
+#include "zt/base/words.h"
 #include "zt/plan/allocation.h"
 
 namespace zt::nn {
@@ -34,8 +35,8 @@ class Narrow : public testing::TestWithParam<at::ScalarType> {
 class AllWidths : public Narrow {};
 
 TEST_P(Narrow, Activations) {
-  for (const std::string name : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
-    const Activation activation = parse_activation(name);
+  for (const Activation activation : {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu}) {
+    const std::string name = word_of(activation);
     const int64_t before = columns_before(activation, 37);
     const at::Tensor pre = made_up({5, before}), bias = made_up({before}, 0.3), dy = made_up({5, 37}, 0.1);
     const at::Tensor x = wide(pre), sum = x + bias.to(at::kDouble);
