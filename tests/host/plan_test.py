@@ -210,7 +210,7 @@ trainer:step{tokens = tokens, labels = tokens}
                 (2, {"efficiency": {"flop": 1}}, "did you mean 'flops'?"), (2, {"cards_per_machine": -1}, "cards_per_machine"),
                 (2, {"cards": 1}, "unknown option 'cards'"),
                 (1, {"name": "x", "flops": {"fp16": 1e12}, "memory_bandwidth": 1e12, **links},
-                 "the costs 'x' have no rate of bf16 products, for F blocks.0: compute in another type (fp16), measure it, or give hardware.flops.bf16")):
+                 "the costs 'x' have no rate of bf16 GEMMs, for F blocks.0: compute in another type (fp16), measure it, or give hardware.flops.bf16")):
             mine.write_text(json.dumps({"version": 1, "hardware": hardware}))
             refused = self.plan(3, 4, 512, 1000, options=("--ranks", 16, "--costs", mine))
             self.assertEqual(refused.status, status, refused.out)

@@ -12,13 +12,13 @@ namespace {
 
 thread_local double* counted = nullptr;  // the sum of this thread's watch; null means there is none
 
-// Returns 2 m n k of a product of matrices, times the length of the batch.
+// Returns 2 m n k of a GEMM, times the length of the batch.
 double product_flops(const at::Tensor& a, const at::Tensor& b) {
   const double columns = b.dim() > 1 ? static_cast<double>(b.size(-1)) : 1;
   return 2 * static_cast<double>(a.numel()) * columns;
 }
 
-// Counts a matrix product of ATen whose operands are on meta.
+// Counts a GEMM of ATen whose operands are on meta.
 std::unique_ptr<at::ObserverContext> note_product(const at::RecordFunction& call) {
   const std::string_view name = call.name();
   const bool adds = name == "aten::addmm" || name == "aten::baddbmm" || name == "aten::addmv" || name == "aten::addbmm";

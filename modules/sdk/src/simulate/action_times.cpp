@@ -57,7 +57,7 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
   if (!is_known) {
     std::vector<std::string> others;
     for (const auto& [name, unused] : machine.flops) others.push_back(name);
-    misuse("the costs{} have no rate of {} products, for {}: compute in another type{}, measure it, or give hardware.flops.{}",
+    misuse("the costs{} have no rate of {} GEMMs, for {}: compute in another type{}, measure it, or give hardware.flops.{}",
            quoted(machine.name), type, measured_name(action, plan_.model()),
            others.empty() ? "" : fmt::format(" ({})", fmt::join(others, ", ")), type);
   }

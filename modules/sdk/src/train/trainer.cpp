@@ -212,15 +212,15 @@ void Trainer::visit(Visitor& visitor) {
     visitor.ignore(
         {"optimizer/", "trainer/optimizer", "trainer/updates", "trainer/loss_scale", "trainer/lr", "trainer/seed_exponent"});
   visit_tensors(visitor);
-  Value step(state().step), products = to_value(gemm_choice());
+  Value step(state().step), choice = to_value(gemm_choice());
   visitor.value("trainer/step", step);
   if (options_.optimizer) {
     control_->visit(visitor);
     runner().visit_values(visitor);
   }
-  visitor.value("trainer/gemm", products);
+  visitor.value("trainer/gemm", choice);
   if (!visitor.is_load()) return;
-  compare_gemm(products, plan_->world_place());
+  compare_gemm(choice, plan_->world_place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
   runs().health().set_sound();

@@ -18,7 +18,7 @@ class FlopWatch {
 
  private:
   struct Callback;
-  std::unique_ptr<Callback> callback_;  // notices ATen's matrix products
+  std::unique_ptr<Callback> callback_;  // notices ATen's GEMMs
 };
 
 // Adds to this thread's watch, if there is one. For code that computes something by itself and does nothing on meta.
