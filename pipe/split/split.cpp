@@ -84,7 +84,7 @@ class SplitPass : public Pass {
 
   void check_ranks(const PipelineSchedule& schedule) const {
     if (static_cast<int>(schedule.ranks.size()) != options_.axis->size)
-      misuse("pipe.split: the schedule is for {} ranks, and axis '{}' has {}: make it for stages = {}", schedule.ranks.size(),
+      misuse("pipe.split: the schedule is for {} ranks, and axis '{}' has {}: make it for ranks = {}", schedule.ranks.size(),
              options_.axis->name, options_.axis->size, options_.axis->size);
   }
 

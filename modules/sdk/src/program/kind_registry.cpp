@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <deque>
 #include <mutex>
@@ -61,11 +62,12 @@ class KindRegistry {
     return id;
   }
 
+  // Without a lock, because programs of thousands of ranks are walked through.
   const Kind& at(KindId id) const {
-    const std::lock_guard lock(mutex_);
-    if (id < 0 || id >= static_cast<KindId>(kinds_.size()))
+    const std::vector<const Kind*>& known = *by_id_.load(std::memory_order_acquire);
+    if (id < 0 || id >= static_cast<KindId>(known.size()))
       misuse("there is no action kind number {}: use what kind_id returns", id);
-    return kinds_[id];
+    return *known[static_cast<size_t>(id)];
   }
 
   KindId find(const std::string& name) const {
@@ -86,8 +88,11 @@ class KindRegistry {
   std::pair<KindId, const Kind*> find_or_add(const Kind& kind) {
     const std::lock_guard lock(mutex_);
     const auto [found, is_new] = ids_.try_emplace(kind.name, static_cast<KindId>(kinds_.size()));
-    if (is_new) kinds_.push_back(kind);
-    return {found->second, is_new ? nullptr : &kinds_[found->second]};
+    if (!is_new) return {found->second, by_id_.load()->at(static_cast<size_t>(found->second))};
+    std::vector<const Kind*> all = tables_.back();
+    all.push_back(&kinds_.emplace_back(kind));
+    by_id_.store(&tables_.emplace_back(std::move(all)), std::memory_order_release);
+    return {found->second, nullptr};
   }
 
   std::vector<std::string> sorted_names() const {
@@ -97,7 +102,9 @@ class KindRegistry {
   }
 
   mutable std::mutex mutex_;
-  std::deque<Kind> kinds_;  // a deque: references stay valid while kinds are added
+  std::deque<Kind> kinds_;                          // a deque: references stay valid while kinds are added
+  std::deque<std::vector<const Kind*>> tables_{1};  // by id: all tables so far, because a reader may still have an old one
+  std::atomic<const std::vector<const Kind*>*> by_id_ = &tables_.back();
   std::map<std::string, KindId> ids_;
 };
 
