@@ -75,6 +75,18 @@ function objects.list(call, named)
   return list
 end
 
+--- Returns the run's trainer and data and `more`, by name.
+function objects.of_run(call, run, more)
+  local named = {trainer = run.trainer, data = run.data}
+  for key, object in pairs(more) do
+    if named[key] ~= nil then
+      fail("%s: the run saves its own '%s' under that name: give this object another one in `objects`", call, key)
+    end
+    named[key] = object
+  end
+  return named
+end
+
 --- Returns names, or their beginnings, of what a list of objects holds, so that regular expressions can be found in them.
 function objects.names(list)
   local names = {}

@@ -47,6 +47,7 @@ end
 local function resume(run, value)
   local options = check.options("ckpt.resume", SCHEMA, value or {})
   check.argument("ckpt.resume", "the first argument", "Run", run)
+  local named = objects.of_run("ckpt.resume", run, options.objects)
   if core.world.dry then return 0, {} end
   local mesh = objects.mesh(run.mesh, {trainer = run.trainer})
   local folder = incomplete.find(run.path, mesh)
@@ -54,8 +55,6 @@ local function resume(run, value)
     begin(run, mesh, 0)
     return 0, {}
   end
-  local named = {trainer = run.trainer, data = run.data}
-  for key, object in pairs(options.objects) do named[key] = object end
   -- Not loaded: the script's record, which is for people, and saved plain values that the script does not ask for.
   local plain = loaded(folder, named, {strict = options.strict, mesh = mesh})
   local step = tonumber(folder:match "step_(%d+)[^/]*$")

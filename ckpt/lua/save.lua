@@ -71,9 +71,7 @@ local function parts(target, what, options)
   end
   check_step(target, what)
   if options.step then fail "ckpt.save(run, step) takes no option 'step': the step is the second argument" end
-  local named = {trainer = target.trainer, data = target.data}
-  for key, value in pairs(options.objects or {}) do named[key] = value end
-  return target.path, named, what, target
+  return target.path, objects.of_run("ckpt.save", target, options.objects or {}), what, target
 end
 
 -- Ends a run that a signal told to stop. The next start resumes from the checkpoint just saved.

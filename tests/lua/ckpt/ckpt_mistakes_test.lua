@@ -113,6 +113,16 @@ function TestMistakes:test_a_resume_that_does_not_fit()
   run:finish()
 end
 
+-- An object under a name of the run's own would take its place.
+function TestMistakes:test_names_of_the_run()
+  local run = self:open()
+  local other = run.trainer
+  local why = "the run saves its own 'trainer' under that name: give this object another one in `objects`"
+  refused(why, ckpt.save, run, 1, {objects = {trainer = other}})
+  refused(why, ckpt.resume, run, {objects = {trainer = other}})
+  run:finish()
+end
+
 -- Removes a file of the last checkpoint. The message says how to go on, and that works.
 function TestMistakes:assert_incomplete(file)
   local path = self:train()
