@@ -15,7 +15,6 @@ const char* name_of(LogLevel level);
 
 // The lowest level that is shown. It belongs to the process: all its ranks share it. Initially it is what the environment
 // variable ZT_LOG names, or info. Throws Misuse if ZT_LOG names no level.
-LogLevel log_level();
 LogLevel set_log_level(LogLevel level);  // returns the level until now
 
 // Writes "[warn rank 1] text". Messages below warn come from rank 0 only, unless the level is debug.
