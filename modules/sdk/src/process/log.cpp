@@ -38,10 +38,6 @@ const char* name_of(LogLevel level) {
   return kNames[static_cast<size_t>(level)].c_str();
 }
 
-LogLevel log_level() {
-  return level();
-}
-
 LogLevel set_log_level(LogLevel wanted) {
   return level().exchange(wanted);
 }
