@@ -1,4 +1,5 @@
-# ztoolkit_add_module(name sources...): adds the module zt/NAME.so, the shared library that `require "zt.NAME"` loads.
+# ztoolkit_add_module(name sources... [FOLDERS folders...]): adds the module zt/NAME.so, the shared library that
+# `require "zt.NAME"` loads. Of each folder, such as lua or ".", it builds all .cpp files: a new file needs no edit of a list.
 #
 # The target is zt_NAME. The library exports one symbol, luaopen_zt_NAME, and is never unloaded. Its objects are also the target
 # zt_NAME_objects, so that tests can link symbols that the library hides. Link further libraries to zt_NAME_objects.
@@ -11,7 +12,13 @@ include(${CMAKE_CURRENT_LIST_DIR}/ZtNumerics.cmake)
 set(ZT_MODULE_EXPORTS ${CMAKE_CURRENT_LIST_DIR}/module_exports.ld.in)
 
 function(ztoolkit_add_module name)
-  add_library(zt_${name}_objects OBJECT ${ARGN})
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS")
+  set(sources ${arg_UNPARSED_ARGUMENTS})
+  foreach(folder ${arg_FOLDERS})
+    file(GLOB of_folder CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${folder}/*.cpp)
+    list(APPEND sources ${of_folder})
+  endforeach()
+  add_library(zt_${name}_objects OBJECT ${sources})
   target_link_libraries(zt_${name}_objects PUBLIC ztoolkit::binding)
   target_include_directories(zt_${name}_objects PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
   if(TARGET zt_pch)

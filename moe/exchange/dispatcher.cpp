@@ -1,5 +1,7 @@
 #include "exchange/dispatcher.h"
 
+#include <array>
+
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
@@ -10,13 +12,8 @@ Dispatcher::~Dispatcher() = default;
 
 std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options) {
   if (options.ranks == 1) return make_all_to_all(options);
-  switch (options.dispatcher) {
-    case DispatcherKind::all_to_all:
-      return make_all_to_all(options);
-    case DispatcherKind::all_gather:
-      return make_all_gather(options);
-  }
-  fault("no dispatcher of this kind");
+  constexpr std::array kMakers{make_all_to_all, make_all_gather};  // by DispatcherKind
+  return kMakers.at(static_cast<size_t>(options.dispatcher))(options);
 }
 
 at::Tensor routes_on_host(const at::Tensor& experts) {
