@@ -13,6 +13,7 @@
 #include "user_block.h"
 #include "values.h"
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::ckpt {
 
@@ -93,7 +94,7 @@ void write_tensor_rows(TreeWriter& tree, const std::vector<SavedTensor>& tensors
   std::vector<int64_t> shapes;
   for (const SavedTensor& tensor : tensors) append(shapes, tensor.shape);
   write_column(tree, master::kTensorName, column(tensors, [](const SavedTensor& tensor) { return encode_name(tensor.name); }));
-  write_column(tree, master::kTensorType, column(tensors, [](const SavedTensor& tensor) { return type_name(tensor.dtype); }));
+  write_column(tree, master::kTensorType, column(tensors, [](const SavedTensor& tensor) { return dtype_name(tensor.dtype); }));
   write_column(tree, master::kTensorDims, column(tensors, [](const SavedTensor& tensor) { return size_of(tensor.shape); }));
   write_column(tree, master::kTensorPieces, column(tensors, [](const SavedTensor& tensor) { return size_of(tensor.pieces); }));
   write_column(tree, master::kTensorAttributes, column(tensors, attributes_of));

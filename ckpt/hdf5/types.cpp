@@ -5,26 +5,11 @@
 #include <cstdint>
 
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::ckpt {
 
 namespace {
-
-struct NamedType {
-  const char* name;
-  at::ScalarType dtype;
-};
-
-constexpr std::array<NamedType, 10> kTypes{{{"float32", at::kFloat},
-                                            {"float64", at::kDouble},
-                                            {"float16", at::kHalf},
-                                            {"bfloat16", at::kBFloat16},
-                                            {"int8", at::kChar},
-                                            {"int16", at::kShort},
-                                            {"int32", at::kInt},
-                                            {"int64", at::kLong},
-                                            {"uint8", at::kByte},
-                                            {"bool", at::kBool}}};
 
 // Returns a float of 16 bits: sign, exponent, mantissa. The order of the calls matters: each must leave all fields inside the
 // current size and precision, or HDF5 refuses it.
@@ -51,57 +36,46 @@ Handle copy_of(hid_t type) {
   return {H5Tcopy(type), H5Tclose, "copy a type"};
 }
 
+struct ElementType {
+  at::ScalarType dtype;
+  Handle (*make)();
+};
+
+const std::array kTypes{
+    ElementType{at::kFloat, [] { return copy_of(H5T_IEEE_F32LE); }},
+    ElementType{at::kDouble, [] { return copy_of(H5T_IEEE_F64LE); }},
+    ElementType{at::kHalf, [] { return half_type(5, 15); }},
+    ElementType{at::kBFloat16, [] { return half_type(8, 127); }},
+    ElementType{at::kChar, [] { return copy_of(H5T_STD_I8LE); }},
+    ElementType{at::kShort, [] { return copy_of(H5T_STD_I16LE); }},
+    ElementType{at::kInt, [] { return copy_of(H5T_STD_I32LE); }},
+    ElementType{at::kLong, [] { return copy_of(H5T_STD_I64LE); }},
+    ElementType{at::kByte, [] { return copy_of(H5T_STD_U8LE); }},
+    ElementType{at::kBool, bool_type},
+};
+
 }  // namespace
 
 Handle hdf5_type(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kFloat:
-      return copy_of(H5T_IEEE_F32LE);
-    case at::kDouble:
-      return copy_of(H5T_IEEE_F64LE);
-    case at::kHalf:
-      return half_type(5, 15);
-    case at::kBFloat16:
-      return half_type(8, 127);
-    case at::kChar:
-      return copy_of(H5T_STD_I8LE);
-    case at::kShort:
-      return copy_of(H5T_STD_I16LE);
-    case at::kInt:
-      return copy_of(H5T_STD_I32LE);
-    case at::kLong:
-      return copy_of(H5T_STD_I64LE);
-    case at::kByte:
-      return copy_of(H5T_STD_U8LE);
-    case at::kBool:
-      return bool_type();
-    default:
-      misuse("a checkpoint cannot hold tensors of dtype {}: convert it to a float, an integer or bool first",
-             c10::toString(dtype));
-  }
+  const auto known = std::ranges::find(kTypes, dtype, &ElementType::dtype);
+  if (known != kTypes.end()) return known->make();
+  misuse("a checkpoint cannot hold tensors of dtype {}: convert it to a float, an integer or bool first", c10::toString(dtype));
 }
 
 std::optional<at::ScalarType> dtype_of(hid_t type) {
-  for (const NamedType& known : kTypes) {
-    if (H5Tequal(type, hdf5_type(known.dtype)) > 0) return known.dtype;
+  for (const ElementType& known : kTypes) {
+    if (H5Tequal(type, known.make()) > 0) return known.dtype;
   }
   return std::nullopt;
 }
 
 bool has_type(at::ScalarType dtype) {
-  return std::ranges::find(kTypes, dtype, &NamedType::dtype) != kTypes.end();
-}
-
-std::string type_name(at::ScalarType dtype) {
-  for (const NamedType& known : kTypes) {
-    if (known.dtype == dtype) return known.name;
-  }
-  return c10::toString(dtype);
+  return std::ranges::find(kTypes, dtype, &ElementType::dtype) != kTypes.end();
 }
 
 std::optional<at::ScalarType> type_named(std::string_view name) {
-  for (const NamedType& known : kTypes) {
-    if (known.name == name) return known.dtype;
+  for (const ElementType& known : kTypes) {
+    if (dtype_name(known.dtype) == name) return known.dtype;
   }
   return std::nullopt;
 }

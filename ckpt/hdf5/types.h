@@ -4,7 +4,6 @@
 #include <c10/core/ScalarType.h>
 
 #include <optional>
-#include <string>
 #include <string_view>
 
 #include "handle.h"
@@ -22,8 +21,7 @@ std::optional<at::ScalarType> dtype_of(hid_t type);
 
 // Whether checkpoints have this dtype.
 bool has_type(at::ScalarType dtype);
-// Return "bfloat16" for the dtype, and the dtype for "bfloat16"; nullopt for a name that checkpoints do not have.
-std::string type_name(at::ScalarType dtype);
+// Returns the dtype of a name, such as "bfloat16" (dtype_name); nullopt for a name that checkpoints do not have.
 std::optional<at::ScalarType> type_named(std::string_view name);
 
 }  // namespace zt::ckpt

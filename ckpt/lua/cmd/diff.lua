@@ -12,11 +12,9 @@ local function by_name(description)
   return found
 end
 
-local AS_INTEGERS = {float64 = "int64", float32 = "int32", bfloat16 = "int16", float16 = "int16"}
-
 local function has_same_bits(x, y)
-  local integers = AS_INTEGERS[x:dtype()]
-  if integers then x, y = core.op "view"(x, {dtype = integers}), core.op "view"(y, {dtype = integers}) end
+  local bits = x:dtype():match "^b?float(%d+)"
+  if bits then x, y = core.op "view"(x, {dtype = "int" .. bits}), core.op "view"(y, {dtype = "int" .. bits}) end
   return core.op "equal"(x, y)
 end
 

@@ -14,7 +14,6 @@ local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local PREFIX = "model/"
 local DTYPES = {fp64 = "float64", fp32 = "float32", bf16 = "bfloat16", fp16 = "float16"}
-local FLOATING = {float64 = true, float32 = true, bfloat16 = true, float16 = true}
 
 -- Returns {name = {dtype, shape}} of the tensors of the model's state, with names without PREFIX.
 local function parameters_of(checkpoint)
@@ -136,7 +135,7 @@ return function()
   local list, config = list_of(parameters_of(checkpoint), o, script)
   if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
   for _, part in ipairs(list) do
-    if FLOATING[part.dtype] then part.dtype = DTYPES[o.dtype] or part.dtype end
+    if part.dtype:find "^b?float" then part.dtype = DTYPES[o.dtype] or part.dtype end
   end
   local announced = {}
   for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end

@@ -7,6 +7,7 @@
 #include "hdf5/image.h"
 #include "hdf5/tree.h"
 #include "hdf5/types.h"
+#include "zt/base/tensor.h"
 
 namespace zt::ckpt {
 
@@ -104,7 +105,7 @@ TEST(CkptTypes, AreKnownAgain) {
     const Handle type = hdf5_type(dtype);
     EXPECT_EQ(H5Tget_size(type), c10::elementSize(dtype));
     EXPECT_EQ(dtype_of(type), dtype);
-    EXPECT_EQ(type_named(type_name(dtype)), dtype);
+    EXPECT_EQ(type_named(dtype_name(dtype)), dtype);
   }
   EXPECT_EQ(dtype_of(H5T_IEEE_F32BE), std::nullopt);
   EXPECT_EQ(dtype_of(H5T_STD_U64LE), std::nullopt);
@@ -147,7 +148,7 @@ TEST(CkptImage, OpensNoFile) {
 
 TEST(CkptShard, HoldsWhatIsPutIn) {
   std::vector<ShardDataset> datasets;
-  for (const auto dtype : kDtypes) datasets.push_back({"/model/" + type_name(dtype), dtype, 1000});
+  for (const auto dtype : kDtypes) datasets.push_back({"/model/" + dtype_name(dtype), dtype, 1000});
   datasets.push_back({"/model/none", at::kFloat, 0});
   datasets.push_back({"/optimizer/exp_avg/deep/x", at::kFloat, 1});
   ShardImage image(datasets);
