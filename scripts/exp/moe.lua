@@ -3,7 +3,7 @@
 --
 --   ztoolkit run -n 2 scripts/exp/moe.lua --experts 8 --ep 2
 --   ztoolkit run -n 4 scripts/exp/moe.lua --ep 2 --stage 3 --top-k 1 --capacity 1.25
---   ztoolkit plan scripts/exp/moe.lua --ranks 64 --ep 8 --batch 64
+--   ztoolkit plan scripts/exp/moe.lua --only moe --ranks 64 --ep 8 --batch 64
 --   ztoolkit run scripts/exp/moe.lua --help
 --
 -- An expert has 1 / top-k of the columns of the dense MLP, so a token costs the same in both models.
@@ -104,4 +104,6 @@ end
 
 local dense = o.only ~= "moe" and train("dense")
 local experts = o.only ~= "dense" and train("experts", experts_of)
-if dense and experts then say("loss %.4f with experts, %.4f without: %.4f lower", experts, dense, dense - experts) end
+if dense and experts then
+  say("loss %.4f with experts, %.4f without: %.4f %s", experts, dense, math.abs(dense - experts), experts < dense and "lower" or "higher")
+end

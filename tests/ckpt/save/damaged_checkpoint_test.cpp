@@ -37,7 +37,7 @@ class Damaged : public testing::Test {
     saver.save(kDamagedRoot, 1, objects_of(make_bag(0, 1, 1)), options);
   }
 
-  static std::string path(const std::string& file) { return std::string(kFolder) + "/" + file; }
+  static std::string path(const std::string& file) { return fmt::format("{}/{}", kFolder, file); }
   Bytes content(const std::string& file) { return io::read_small(*files_, path(file), kAll); }
   void replace(const std::string& file, const Bytes& bytes) { io::replace_file(*files_, path(file), bytes); }
 

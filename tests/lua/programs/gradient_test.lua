@@ -40,7 +40,35 @@ local function expected()
   return gradients(trainer), norm
 end
 
+-- Returns a pass that halves each unit's gradient before NORM.
+local function halved(name)
+  local half = zt.action{name = name, reads = {"grad"}, writes = {"grad"}, run = function(_, unit) unit.grad_shard:mul_(0.5) end}
+  return zt.pass{name = name, phase = "overlap", mesh = mesh, actions = {half}, apply = function(program, info)
+    if program.mode ~= "train" then return program end
+    local list = {}
+    for _, action in ipairs(program.actions) do
+      if action.kind == "NORM" then
+        for unit = 0, #info.units - 1 do list[#list + 1] = half(unit) end
+      end
+      list[#list + 1] = action
+    end
+    program.actions = list
+    return program
+  end}
+end
+
 local TestGradient = {}
+
+-- An action of a script may change the sum over the ranks: the norm and the update are those of what it leaves.
+function TestGradient:test_an_action_changes_the_sum()
+  local _, norm = expected()
+  for stage = 0, 3 do
+    for _, micro_batches in ipairs{1, 2} do
+      local trainer = make{stage = stage, micro_batches = micro_batches, pass = halved("HALF")}
+      lu.assertAlmostEquals(trainer:step(my_batch()).grad_norm / norm, 0.5, 1e-12)
+    end
+  end
+end
 
 function TestGradient:test_its_norm_is_the_steps()
   local gradient, norm = expected()

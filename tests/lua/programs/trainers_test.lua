@@ -87,7 +87,7 @@ end
 
 function TestTrainers:test_without_an_optimizer_nothing_is_trained()
   local trainer = kinds[3](model())
-  local why = "this trainer has no optimizer, so it runs no training steps: give zt.trainer{optimizer = ...} to train"
+  local why = "this trainer has no optimizer, so it runs no training steps: give zt.trainer the option `optimizer` to train"
   local batch = small.batch()
   local calls = {
     step = batch, forward = batch, set_lr = 0.1, gradient = "head.norm.weight",

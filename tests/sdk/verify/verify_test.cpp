@@ -253,7 +253,8 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
   };
   expect_refusal(refusals(insert(17, "AVERAGE 2")), 17, "leaves the parameters of unit 2 ('head') out of date");
   EXPECT_EQ(text_of(refusals(insert(12, "AVERAGE 0"))), "") << "gathered after";
-  expect_refusal(refusals(insert(6, "NOISE 2")), 6, "writes the gradient of unit 2 ('head') after its last reduction");
+  EXPECT_EQ(text_of(refusals(insert(6, "NOISE 2"))), "") << "each rank changes its part of the sum";
+  expect_refusal(refusals(insert(11, "NOISE 2")), 11, "changes the gradient of unit 2 ('head') after action 10");
   EXPECT_EQ(text_of(refusals(insert(5, "NOISE 2"))), "");
   expect_refusal(refusals(insert(1, "LOOK 0")), 1, "whose F 0 0 comes later");
   expect_refusal(refusals(insert(9, "LOOK 1")), 9, "which action 6 (B 1 0) has freed");

@@ -118,6 +118,13 @@ std::vector<ResourceId> parse_resources(const std::vector<std::string>& names) {
 int make_action(lua_State* L) {
   const ActionOptions options = action_schema().parse(check_value(L, 1));
   const auto reads = parse_resources(options.reads), writes = parse_resources(options.writes);
+  for (const auto* types : {&reads, &writes}) {
+    for (const ResourceId type : *types) {
+      if (options.target == "none" && type_of(type).index == Index::unit)
+        misuse("zt.action{{name = \"{}\"}}: '{}' is data of a unit, and target = \"none\" has no unit: leave the target out",
+               options.name, type_of(type).name);
+    }
+  }
   Kind kind;
   kind.name = options.name;
   kind.target = options.target == "unit" ? Target::unit : Target::none;
@@ -149,7 +156,7 @@ int call_action(lua_State* L) {
 }
 
 struct PassOptions {
-  std::string name = "a pass in Lua";
+  std::string name = "of a script";
   std::string phase;
   std::shared_ptr<Mesh> mesh;
   std::vector<std::shared_ptr<LuaAction>> actions;

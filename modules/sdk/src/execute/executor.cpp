@@ -82,8 +82,8 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
   const auto handler = handlers_.find(action.kind);
   if (handler == handlers_.end()) {
     misuse(
-        "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD), also where "
-        "the program is given whole",
+        "nothing runs the action {}: apply the pass that brings its handler (zero.shard for REDUCE_GRAD and UNSHARD; for a kind of "
+        "a script, a zt.pass with it in `actions`), also where the program is given whole",
         action_text(action));
   }
   Instruction instruction{.handler = handler->second.get(),

@@ -109,7 +109,8 @@ void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, con
     }
     if (is_half_updated) {
       health_.set_half_updated(state_.step, text);
-      more = fmt::format("; the step {} had begun to change parameters: load a checkpoint before anything else", state_.step);
+      more = fmt::format("; step {} failed when ranks may have changed parameters: load a checkpoint before anything else",
+                         state_.step);
     }
   }
   begin({}, running);  // frees batch, values and graphs

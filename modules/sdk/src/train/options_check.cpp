@@ -53,12 +53,15 @@ void check_options(const Program& program, const TrainerOptions& options) {
 
 void require_optimizer(const Plan& plan, const char* call) {
   if (plan.trains()) return;
-  misuse("trainer:{}: this trainer has no optimizer, so it runs no training steps: give zt.trainer{{optimizer = ...}} to train",
-         call);
+  misuse(
+      "trainer:{}: this trainer has no optimizer, so it runs no training steps: give zt.trainer the option `optimizer` to train",
+      call);
 }
 
 void refuse_dry() {
-  misuse("this trainer is dry: it reports, but has no buffers to run on");
+  misuse(
+      "this trainer is dry, as in a plan: no tensor has values, so only its first step is planned; guard other calls by `if not "
+      "zt.world.dry`");
 }
 
 }  // namespace zt

@@ -1,6 +1,7 @@
 #include "program_runs.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "model/unit_build.h"
 #include "zt/base/error.h"
@@ -78,6 +79,7 @@ void ProgramRuns::check_objective() const {
 void ProgramRuns::begin(std::vector<Batch> micro_batches, const Executor& running) {
   if (running.program().mode == Mode::train) check_objective();
   parts().scale.begin_whole();
+  state_.loss = state_.grad_norm = std::numeric_limits<double>::quiet_NaN();
   const int64_t first_sample = plan_->first_sample(samples_of(micro_batches));
   layers_->begin(std::move(micro_batches), running.program(), first_sample);
   is_begun_ = true;

@@ -179,18 +179,20 @@ class GradientCheck {
     for (const Resource& write : subject_.resources[step].writes) {
       if (write.type != resource::grad) continue;
       UnitState& state = units_[write.index];
-      if (role_of(subject_.action(step)) == Role::compute && state.read > state.write) {
+      const bool is_compute = role_of(subject_.action(step)) == Role::compute;
+      const bool is_reduced = state.last_reduction >= 0 && state.last_reduction < step;
+      if (is_compute && state.read > state.write) {
         say(step,
             "{} has read the gradient of {}, which completes its sum: read it after the last backward, or after a reduction",
             subject_.at(state.read), subject_.unit(write.index));
       }
       if (norm_ >= 0) {
-        say(step, "it changes the gradient of {} after {}: put NORM last", subject_.unit(write.index), subject_.at(norm_));
-      } else if (state.last_reduction >= 0 && state.last_reduction < step) {
+        say(step, "it changes the gradient of {} after {}: put it before NORM", subject_.unit(write.index), subject_.at(norm_));
+      } else if (is_compute && is_reduced) {
         say(step, "it writes the gradient of {} after its last reduction, {}: reduce after this", subject_.unit(write.index),
             subject_.at(state.last_reduction));
       }
-      state.write = step;
+      if (is_compute || !is_reduced) state.write = step;  // another action may change what was summed, such as to clip it
     }
   }
 
