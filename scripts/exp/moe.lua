@@ -105,5 +105,6 @@ end
 local dense = o.only ~= "moe" and train("dense")
 local experts = o.only ~= "dense" and train("experts", experts_of)
 if dense and experts then
-  say("loss %.4f with experts, %.4f without: %.4f %s", experts, dense, math.abs(dense - experts), experts < dense and "lower" or "higher")
+  say("loss %.4f with experts, %.4f without: %.4f %s", experts, dense, math.abs(dense - experts),
+      experts < dense and "lower" or "higher")
 end
