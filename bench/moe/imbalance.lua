@@ -17,7 +17,7 @@ local o = zt.cli{
     {"ffn", 2048, "columns inside an expert", at_least = 1}, {"samples", 16, "samples per rank", at_least = 1},
     {"seq", 128, "tokens per sample", at_least = 1}, {"rounds", 7, "timed rounds, after one untimed round", at_least = 1},
     {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
-    {"dispatcher", "all_to_all", "how tokens are sent", one_of = {"all_to_all", "all_gather"}},
+    {"dispatcher", "all_to_all", "how tokens are sent: all_to_all or all_gather"},
   },
 }
 local mesh = comm.mesh{dp = -1, ep = zt.world.size}

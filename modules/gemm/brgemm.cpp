@@ -37,9 +37,9 @@ OperandLines<brgemm::Bits> column_lines(const at::Tensor& b) {
 }
 
 // c += a b, or c = a b. c is fp32.
-class BrgemmProduct {
+class BrgemmCall {
  public:
-  BrgemmProduct(Isa isa, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, bool adds)
+  BrgemmCall(Isa isa, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, bool adds)
       : isa_(isa),
         a_(row_lines(a)),
         b_(column_lines(b)),
@@ -105,9 +105,9 @@ class Brgemm final : public Gemm {
 
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
     if (c.scalar_type() != at::kFloat) return find_gemm("aten").run(a, b, c, beta, alpha);
-    if (alpha == 1 && (beta == 0 || beta == 1)) return BrgemmProduct(isa_, a, b, c, beta == 1).run();
+    if (alpha == 1 && (beta == 0 || beta == 1)) return BrgemmCall(isa_, a, b, c, beta == 1).run();
     const at::Tensor product = at::empty(c.sizes(), at::kFloat);
-    BrgemmProduct(isa_, a, b, product, false).run();
+    BrgemmCall(isa_, a, b, product, false).run();
     product.mul_(alpha);
     if (beta == 0) at::Tensor(c).copy_(product);
     else at::Tensor(c).mul_(beta).add_(product);

@@ -138,6 +138,8 @@ class AllGather final : public Dispatcher {
 }  // namespace
 
 std::shared_ptr<const Dispatcher> make_all_gather(const ExchangeOptions& options) {
+  if (options.padding || options.send.dtype)
+    misuse("capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"");
   return std::make_shared<AllGather>(options);
 }
 

@@ -11,9 +11,9 @@ namespace zt::moe {
 Dispatcher::~Dispatcher() = default;
 
 std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options) {
-  if (options.ranks == 1) return make_all_to_all(options);
   constexpr std::array kMakers{make_all_to_all, make_all_gather};  // by DispatcherKind
-  return kMakers.at(static_cast<size_t>(options.dispatcher))(options);
+  const auto named = kMakers.at(static_cast<size_t>(options.dispatcher))(options);
+  return options.ranks == 1 ? make_all_to_all(options) : named;
 }
 
 at::Tensor routes_on_host(const at::Tensor& experts) {

@@ -79,7 +79,8 @@ class Dispatcher {
   const ExchangeOptions options_;
 };
 
-// Returns the dispatcher that the options name. One rank has all tokens already: there every kind is the same.
+// Returns the dispatcher that the options name. One rank has all tokens already: there every kind is the same. Throws Misuse if
+// the named dispatcher cannot do what the other options ask.
 std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options);
 std::shared_ptr<const Dispatcher> make_all_to_all(const ExchangeOptions& options);
 std::shared_ptr<const Dispatcher> make_all_gather(const ExchangeOptions& options);

@@ -14,7 +14,7 @@ local nn = require "zt.nn"
 
 local OF_RUN = {
   {"axis", "Axis", "the mesh axis whose ranks share the experts"},
-  {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather"},
+  {"dispatcher", "string", "how tokens are sent"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
   {"planned_rows", "number", "of plans: rows of a rank as a multiple of balanced routing's", above = 0},

@@ -34,7 +34,7 @@ local SCHEMA = {
   {"shared", "table", "an expert that all tokens use: {ffn =, gate =} or {layer =, gate =}"},
   {"residual", "table", "a dense branch that is mixed with the experts (PR-MoE): {ffn =} or {layer =}"},
   {"axis", "Axis", "the mesh axis whose ranks share the experts"},
-  {"dispatcher", "string", "how tokens are sent: all_to_all or all_gather", default = "all_to_all"},
+  {"dispatcher", "string", "how tokens are sent", default = "all_to_all"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
   {"grouped_gemm", "boolean", "one GEMM for the rows of all experts; by default in bfloat16 on CUDA, where it serves",

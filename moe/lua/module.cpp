@@ -1,5 +1,5 @@
 // The binding of zt.moe. The Lua file layers.lua joins the layers.
-#include "exchange/exchange.h"
+#include "exchange/dispatcher.h"
 #include "experts/dense_branch.h"
 #include "experts/experts_of.h"
 #include "routing/router.h"
@@ -72,8 +72,7 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   options.top_k = table.top_k;
   options.capacity = table.capacity;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
-  if (table.dispatcher == DispatcherKind::all_gather && (options.padding || table.transport))
-    misuse("{}: capacity.pad and transport are for dispatcher = \"all_to_all\": leave them out with \"all_gather\"", path);
+  with_context([&] { return path; }, [&] { return make_dispatcher(options); });  // throws if it cannot do what the options ask
   return options;
 }
 

@@ -27,7 +27,7 @@ local o = zt.cli{
     {"capacity", 0, "room per expert as a factor of balanced routing; 0: no token is dropped", at_least = 0,
      type = "number"},
     {"balance", 0.01, "weight of the balancing loss", at_least = 0},
-    {"dispatcher", "all_to_all", "how tokens are sent", one_of = {"all_to_all", "all_gather"}},
+    {"dispatcher", "all_to_all", "how tokens are sent, as moe.layers says"},
     {"only", "both", "the models to train", one_of = {"both", "dense", "moe"}},
     {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
     {"data", "corpus/gcide.npy", "tokens, from scripts/corpus.sh or ztoolkit tokenize"},
