@@ -4,7 +4,7 @@
 namespace zt::zero {
 
 bool ShardOptions::overlaps() const {
-  return overlap.value_or(axis->link.backend == "nccl");
+  return overlap.value_or(axis->link.is_on_device);
 }
 
 std::vector<std::string> ShardOptions::data_axes() const {

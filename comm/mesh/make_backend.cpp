@@ -1,6 +1,7 @@
 #include "make_backend.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 
 #include "backend/checked.h"
@@ -23,12 +24,13 @@ namespace zt::comm {
 
 namespace {
 
-std::unique_ptr<Backend> make_host(const World& world, const std::string& backend, Group group, const Settings& settings) {
-  if (backend == "mpi") {
-    if (world.launch != Launch::mpi)
-      misuse("backend 'mpi' needs ranks started by mpirun: mpirun -n {} ztoolkit run ...", world.size);
-    return std::make_unique<HostBackend>(make_mpi_transport(world, std::move(group), settings.timeout));
-  }
+std::unique_ptr<Backend> make_mpi(const World& world, Group group, const Settings& settings) {
+  if (world.launch != Launch::mpi)
+    misuse("backend 'mpi' needs ranks started by mpirun: mpirun -n {} ztoolkit run ...", world.size);
+  return std::make_unique<HostBackend>(make_mpi_transport(world, std::move(group), settings.timeout));
+}
+
+std::unique_ptr<Backend> make_local(const World& world, Group group, const Settings&) {
   if (group.size() > 1 && !world.threads) {
     misuse("backend 'local' needs ranks that are threads of one process: ztoolkit run --threads {} ..., or take backend 'mpi'",
            world.size);
@@ -36,8 +38,12 @@ std::unique_ptr<Backend> make_host(const World& world, const std::string& backen
   return std::make_unique<HostBackend>(make_local_transport(world.threads, std::move(group)));
 }
 
+std::unique_ptr<Backend> make_flat(const World& world, Group group, const Settings& settings) {
+  return (world.launch == Launch::mpi ? make_mpi : make_local)(world, std::move(group), settings);
+}
+
 std::unique_ptr<Backend> make_shm(const World& world, Group group, const Settings& settings) {
-  CheckedCommunicator first_contact(make_host(world, flat_backend(world), group, settings));
+  CheckedCommunicator first_contact(make_flat(world, group, settings));
   first_contact.set_timeout(settings.timeout);
   return make_shm_backend(first_contact, std::move(group), abort_check(world.threads));
 }
@@ -76,12 +82,30 @@ std::unique_ptr<Backend> make_nccl([[maybe_unused]] const World& world, [[maybe_
 #endif
 }
 
-std::unique_ptr<Backend> make_by_name(const World& world, const std::string& backend, Group group, const Settings& settings) {
-  if (backend == "null") return make_null_backend(std::move(group));
-  if (backend == "nccl") return make_nccl(world, std::move(group), settings);
-  if (backend == "shm") return make_shm(world, std::move(group), settings);
-  if (backend == "two_level") return make_two_level(world, std::move(group), settings);
-  return make_host(world, backend, std::move(group), settings);
+std::unique_ptr<Backend> make_null(const World&, Group group, const Settings&) {
+  return make_null_backend(std::move(group));
+}
+
+// A backend by its name, and what passes may know of it.
+struct NamedBackend {
+  std::unique_ptr<Backend> (*make)(const World& world, Group group, const Settings& settings);
+  AxisLink link;
+};
+
+const std::array<NamedBackend, 6>& backends() {
+  static const std::array<NamedBackend, 6> all{{{make_shm, {.backend = "shm", .shares_memory = true}},
+                                                {make_mpi, {.backend = "mpi"}},
+                                                {make_two_level, {.backend = "two_level", .has_levels = true}},
+                                                {make_local, {.backend = "local", .shares_memory = true}},
+                                                {make_null, {.backend = "null"}},
+                                                {make_nccl, {.backend = "nccl", .is_on_device = true}}}};
+  return all;
+}
+
+const NamedBackend& backend_named(const std::string& name) {
+  const auto found = std::ranges::find(backends(), name, [](const NamedBackend& each) { return each.link.backend; });
+  if (found == backends().end()) misuse("unknown backend '{}'{}", name, suggest(name, backend_names()));
+  return *found;
 }
 
 std::unique_ptr<Backend> with_settings(std::unique_ptr<Backend> backend, const Settings& settings) {
@@ -102,16 +126,27 @@ void check_machines(const World& world, const std::string& backend, const Group&
   if (!reason.empty()) misuse("backend 'two_level' does not suit axis '{}': {}", group.name, reason);
 }
 
+const std::vector<std::string>& backend_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const NamedBackend& each : backends()) all.push_back(each.link.backend);
+    return all;
+  }();
+  return names;
+}
+
+AxisLink link_of(const std::string& backend) {
+  return backend_named(backend).link;
+}
+
 std::string flat_backend(const World& world) {
   return world.launch == Launch::mpi ? "mpi" : "local";
 }
 
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings) {
-  const auto& known = backend_names();
-  if (std::find(known.begin(), known.end(), backend) == known.end())
-    misuse("unknown backend '{}'{}", backend, suggest(backend, known));
+  const NamedBackend& named = backend_named(backend);
   check_machines(world, backend, group, settings);
-  return with_settings(make_by_name(world, backend, std::move(group), settings), settings);
+  return with_settings(named.make(world, std::move(group), settings), settings);
 }
 
 std::unique_ptr<Backend> split_backend([[maybe_unused]] const World& world, [[maybe_unused]] Backend& nccl_world,

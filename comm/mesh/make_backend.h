@@ -11,6 +11,9 @@
 
 namespace zt::comm {
 
+// Returns what is known of communication on a backend by its name.
+AxisLink link_of(const std::string& backend);
+
 // Returns the backend that uses messages in host memory only: "mpi" between processes, "local" between threads.
 std::string flat_backend(const World& world);
 

@@ -22,16 +22,13 @@ class Factory {
  public:
   Factory(const World& world, const MeshOptions& options) : world_(world), options_(options) {}
 
-  AxisLink describe(const Group& group) const {
-    const std::string backend = backend_of(group);
-    return {backend, backend == "shm" || backend == "local"};
-  }
+  AxisLink describe(const Group& group) const { return link_of(backend_of(group)); }
 
   Communicators make(const std::vector<int>& ranks, const std::string& name) {
     const auto place = std::find(ranks.begin(), ranks.end(), world_.rank) - ranks.begin();
     const Group group{name, static_cast<int>(place), ranks};
     const auto data = make_data(group);
-    if (world_.dry || backend_of(group) != "nccl") return {data, data};
+    if (world_.dry || !describe(group).is_on_device) return {data, data};
     // Not the host communicator of the nccl backend itself: that one has an order of calls of its own.
     return {data, make_communicator(world_, flat_backend(world_), group.renamed(name + "/control"), options_.settings)};
   }

@@ -106,11 +106,6 @@ void sort_axes(MeshOptions& options, const std::vector<std::string>& names, std:
 
 }  // namespace
 
-const std::vector<std::string>& backend_names() {
-  static const std::vector<std::string> names{"shm", "mpi", "two_level", "local", "null", "nccl"};
-  return names;
-}
-
 MeshOptions parse_mesh_options(const Value& value) {
   const auto* table = value.get_if<Value::Table>();
   if (!table) misuse("comm.mesh: a table of axes expected, as in comm.mesh{{dp = -1}}, got {}", value.type_name());

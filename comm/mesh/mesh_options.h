@@ -28,7 +28,7 @@ struct MeshOptions {
   Settings settings = {};
 };
 
-const std::vector<std::string>& backend_names();
+const std::vector<std::string>& backend_names();  // make_backend.cpp lists the backends
 
 // Parses {dp = 2, tp = -1, order = {"dp", "tp"}, backend = "mpi", timeout = 60}. All keys that are not options are axes. `order`
 // is required with two axes or more, unless all are among pp, dp, ep, cp, tp: these come in this

@@ -63,7 +63,7 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   options.hidden = table.hidden;
   options.axis = axis_name(table.axis, path);
   options.ranks = ranks_of(table.axis, table.experts, path);
-  const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.backend == "nccl");
+  const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.is_on_device);
   options.send.async = overlaps ? Async::yes : Async::no;
   if (table.transport) options.send.dtype = parse_float_type(*table.transport, path + ".transport");
   options.has_shared = table.shared;

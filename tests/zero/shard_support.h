@@ -16,7 +16,7 @@ inline std::shared_ptr<Axis> axis_of(const std::string& name, int size) {
   axis->name = name;
   axis->names = {name};
   axis->size = size;
-  axis->link.backend = "nccl";  // so communication overlaps with compute by default
+  axis->link.is_on_device = true;  // so communication overlaps with compute by default
   return axis;
 }
 

@@ -34,7 +34,7 @@ TEST(Shard, FollowsTheAxisLinkWhereOptionsSayNothing) {
   const auto waits = [](const RankProgram& program) {
     return std::ranges::count_if(program.actions, [](const Action& action) { return action.flag("wait"); });
   };
-  const RankProgram near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false});
+  const RankProgram near = of_link({"shm", true}), apart = of_link({"mpi", false}), overlapping = of_link({"nccl", false, true});
   EXPECT_TRUE(near.units[0].params == Residence::node_shared);
   EXPECT_TRUE(apart.units[0].params == Residence::sharded);
   EXPECT_GT(waits(near), 0);

@@ -147,7 +147,7 @@ TEST(Mesh, APlanHasTheLinkOfTheRunThatItPlans) {
   };
   EXPECT_EQ(link("", 8, {}), (AxisLink{"shm", true}));
   EXPECT_FALSE(link("", 4, {}).shares_memory);
-  EXPECT_EQ(link("nccl", 8, {}), (AxisLink{"nccl", false}));
+  EXPECT_EQ(link("nccl", 8, {}), (AxisLink{"nccl", false, /*is_on_device=*/true}));
   EXPECT_EQ(link("nccl", 8, {{"backend", "mpi"}}), (AxisLink{"mpi", false})) << "the script's backend goes before --backend";
   EXPECT_SAYS("ztoolkit plan: --backend must be one of", link("ncll", 8, {}));
   test::spawn(2, [](const World& world) {

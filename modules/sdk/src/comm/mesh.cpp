@@ -140,6 +140,8 @@ AxisLink Mesh::link_of(const std::vector<std::string>& names, const std::string&
     if (!link) link = group;
     if (link->backend != group.backend) link->backend.clear();
     link->shares_memory = link->shares_memory && group.shares_memory;
+    link->is_on_device = link->is_on_device && group.is_on_device;
+    link->has_levels = link->has_levels && group.has_levels;
   }
   return *link;
 }

@@ -79,7 +79,7 @@ LinkTime ActionTimes::transfer_time(const Action& action, int played, int step, 
 LinkTime ActionTimes::call_time(int played, int step, size_t call, const Cost& cost) const {
   const int rank = played_.ranks[played].rank;
   const PlayedGroup& group = played_.groups[played_.calls[played][step][call]];
-  const bool is_two_level = plan_.link(group.axes).backend == "two_level";
+  const bool is_two_level = plan_.link(group.axes).has_levels;
   if (role_of(played_.ranks[played].program->actions[step]) != Role::compute)
     return links_.collective(rank, group.axes, cost.sent_bytes, is_two_level);
   const auto& along = parts_[played].rehearsal.actions[step].sent_along;

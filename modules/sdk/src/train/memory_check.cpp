@@ -63,7 +63,7 @@ Here gather_here(const Plan& plan, int64_t mine) {
 
 bool is_on_gpus(const Plan& plan) {
   const auto& mesh = plan.program().mesh();
-  return mesh && plan.world_place().size > 1 && mesh->world()->link.backend == "nccl";
+  return mesh && plan.world_place().size > 1 && mesh->world()->link.is_on_device;
 }
 
 // What shrinks the buffers: sharding the largest kind, more ranks, a smaller state.

@@ -66,6 +66,8 @@ class Mesh;
 struct AxisLink {
   std::string backend;         // backend of all groups along the axis ("nccl"); empty if groups have different backends
   bool shares_memory = false;  // in every group the ranks can share one tensor (Communicator::allocate_shared)
+  bool is_on_device = false;   // its tensors are on GPUs, and it sends while kernels run
+  bool has_levels = false;     // its collectives work inside machines first, then across
   bool operator==(const AxisLink&) const = default;
 };
 
