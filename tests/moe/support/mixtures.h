@@ -21,7 +21,7 @@ struct Mixture {
   bool has_shared = true;
 };
 
-constexpr std::array kDispatchers{moe::DispatcherKind::all_to_all, moe::DispatcherKind::all_gather};
+inline constexpr std::array kDispatchers{moe::DispatcherKind::all_to_all, moe::DispatcherKind::all_gather};
 
 // Returns embedding, a mixture with a shared expert, a second mixture without one, and a head.
 std::shared_ptr<Model> make_mixture(const Mixture& mixture);
