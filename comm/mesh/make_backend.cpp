@@ -15,6 +15,7 @@
 #include "two_level/levels.h"
 #include "two_level/two_level_backend.h"
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 #include "zt/base/options.h"
 #ifdef ZT_HAS_NCCL
 #include "nccl/nccl_backend.h"
@@ -65,7 +66,7 @@ std::shared_ptr<Communicator> make_nccl_host(const World& world, const Group& gr
 
 LocalRank local_rank(const World& world) {
   if (world.launch != Launch::mpi) return {world.rank, world.size};
-  const char* index = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+  const char* index = environment("OMPI_COMM_WORLD_LOCAL_RANK");
   if (!index)
     misuse("backend 'nccl' needs the variable OMPI_COMM_WORLD_LOCAL_RANK to choose a GPU: start the ranks by Open MPI's mpirun");
   return {std::atoi(index), world.ranks_per_node};

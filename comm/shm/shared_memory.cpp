@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "zt/base/error.h"
-#include "zt/base/machine_memory.h"
+#include "zt/base/machine.h"
 #include "zt/base/tensor.h"
 
 namespace zt::comm {

@@ -8,7 +8,7 @@
 #include "loading/module_list.h"
 #include "machine.h"
 #include "ranks/rank.h"
-#include "zt/base/machine_memory.h"
+#include "zt/base/machine.h"
 #include "zt/build_id.h"
 #include "zt/gemm/gemm_choice.h"
 
@@ -64,7 +64,7 @@ Json gemm_choices() {
   return to_value(gemm_choice()).to_json();
 }
 
-Json environment() {
+Json set_variables() {
   Json out = Json::object();
   for (const std::string& variable : find_environment()) {
     const size_t equals = variable.find('=');
@@ -97,7 +97,7 @@ Json collect_info(const Paths& paths) {
   Json modules = Json::object();
   for (const ModuleReport& module : list_modules(L.get())) modules[module.name] = module_json(module);
   return {{"versions", versions(L.get())},    {"machine", machine()},         {"GPU", gpu()},
-          {"GEMM providers", gemm_choices()}, {"environment", environment()}, {"modules", modules}};
+          {"GEMM providers", gemm_choices()}, {"environment", set_variables()}, {"modules", modules}};
 }
 
 std::string info_text(const Json& info) {

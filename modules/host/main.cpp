@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "ranks/launch.h"
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace {
 
@@ -51,11 +52,11 @@ int dispatch(const Command& command, const Paths& paths) {
 
 int main(int argc, char** argv) {
   keep_large_blocks();
-  const bool is_under_mpirun = std::getenv("OMPI_COMM_WORLD_RANK") != nullptr;
+  const bool is_under_mpirun = zt::environment("OMPI_COMM_WORLD_RANK") != nullptr;
   zt::World world;  // for error messages before the command line is read: printed once for all ranks
   if (is_under_mpirun) {
     world.launch = zt::Launch::mpi;
-    world.rank = std::atoi(std::getenv("OMPI_COMM_WORLD_RANK"));
+    world.rank = std::atoi(zt::environment("OMPI_COMM_WORLD_RANK"));
   }
   // Under mpirun, MPI reports a socket that a peer closed. Otherwise a closed pipe ends the process, as usual.
   signal(SIGPIPE, is_under_mpirun ? SIG_IGN : SIG_DFL);

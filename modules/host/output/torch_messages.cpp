@@ -4,9 +4,9 @@
 #include <c10/util/Flags.h>
 #include <c10/util/Logging.h>
 
-#include <cstdlib>
 #include <mutex>
 
+#include "zt/base/machine.h"
 #include "zt/process/log.h"
 
 C10_DECLARE_int(caffe2_log_level);
@@ -25,7 +25,7 @@ class WarningLogger : public c10::WarningHandler {
 };
 
 void hide_messages_below_errors() {
-  if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+  if (!environment("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 #include "zt/process/world.h"
 
 namespace zt::host {
@@ -40,7 +41,7 @@ bool is_batch_job() {
                                     "PE_HOSTFILE",
                                     "OMPI_MCA_orte_default_hostfile",
                                     "PRTE_MCA_prte_default_hostfile"};
-  return std::any_of(std::begin(kSigns), std::end(kSigns), [](const char* name) { return std::getenv(name) != nullptr; });
+  return std::any_of(std::begin(kSigns), std::end(kSigns), [](const char* name) { return environment(name) != nullptr; });
 }
 
 }  // namespace

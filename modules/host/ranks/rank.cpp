@@ -10,6 +10,7 @@
 #include "loading/loader.h"
 #include "output/output.h"
 #include "output/torch_messages.h"
+#include "zt/base/machine.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/process/emergency.h"
@@ -80,7 +81,7 @@ lua_State* open_state(const World& world, const Paths& paths, const std::optiona
 }
 
 int run_rank(const World& world, const Paths& paths, const Script& script, const std::function<void(int status)>& finish) {
-  if (!std::getenv("OMP_NUM_THREADS")) at::set_num_threads(threads_per_rank(world));
+  if (!environment("OMP_NUM_THREADS")) at::set_num_threads(threads_per_rank(world));
   route_torch_messages(world);
   RankOutput output(world);
   Exit exit{world, output, finish};

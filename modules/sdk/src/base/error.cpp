@@ -9,7 +9,7 @@
 #include <system_error>
 #include <vector>
 
-#include "zt/base/machine_memory.h"
+#include "zt/base/machine.h"
 #include "zt/base/tensor.h"
 
 namespace zt {

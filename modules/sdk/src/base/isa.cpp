@@ -1,9 +1,9 @@
 #include "zt/base/isa.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace zt {
 
@@ -35,7 +35,7 @@ namespace {
 
 Isa choose_isa() {
   const std::vector<Isa> isas = supported_isas();
-  const char* wanted = std::getenv("ZT_ISA");
+  const char* wanted = environment("ZT_ISA");
   if (!wanted) return isas.back();
   std::vector<std::string> names;
   for (const Isa isa : isas) {

@@ -97,6 +97,7 @@ class CheckedHandler : public ActionHandler {
 
 }  // namespace
 
+// Not environment(): a test may set the variable between two trainers, on the thread that makes them.
 bool checks_resources() {
   const char* given = std::getenv("ZT_CHECK_RESOURCES");
   const std::string_view value = given ? given : "0";

@@ -3,9 +3,9 @@
 #include <array>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace zt {
 
@@ -22,7 +22,7 @@ LogLevel parse(const std::string& name, const char* where) {
 
 std::atomic<LogLevel>& level() {
   static std::atomic<LogLevel> level = [] {
-    const char* name = std::getenv("ZT_LOG");
+    const char* name = environment("ZT_LOG");
     return name ? parse(name, "ZT_LOG") : LogLevel::info;
   }();
   return level;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace zt {
 
@@ -44,19 +45,19 @@ RunFolder& the_run_folder() {
 
 World World::from_environment() {
   World world;
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  const char* rank = environment("OMPI_COMM_WORLD_RANK");
+  const char* size = environment("OMPI_COMM_WORLD_SIZE");
   if (!rank || !size) return world;
   world.launch = Launch::mpi;
   world.rank = environment_number("OMPI_COMM_WORLD_RANK", rank);
   world.size = environment_number("OMPI_COMM_WORLD_SIZE", size);
-  const char* local_size = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  const char* local_size = environment("OMPI_COMM_WORLD_LOCAL_SIZE");
   if (local_size) world.ranks_per_node = std::max(1, environment_number("OMPI_COMM_WORLD_LOCAL_SIZE", local_size));
   return world;
 }
 
 std::string session_folder() {
-  const char* folder = std::getenv("PMIX_SERVER_TMPDIR");
+  const char* folder = environment("PMIX_SERVER_TMPDIR");
   return folder ? folder : "";
 }
 

@@ -7,7 +7,7 @@
 
 #include "execute/counts.h"
 #include "zt/base/error.h"
-#include "zt/base/machine_memory.h"
+#include "zt/base/machine.h"
 #include "zt/base/tensor.h"
 #include "zt/process/log.h"
 

@@ -1,11 +1,15 @@
-#include "zt/base/machine_memory.h"
+#include "zt/base/machine.h"
 
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
 #include <limits>
+#include <map>
+#include <string>
+#include <string_view>
 
 #include "zt/base/tensor.h"
 
@@ -49,6 +53,25 @@ void bound_by_group(MachineMemory& memory, const GroupFiles& files) {
   memory.free = std::min(memory.free < 0 ? limit : memory.free, std::max<int64_t>(0, limit - used + cache));
 }
 
+using Variables = std::map<std::string, std::string, std::less<>>;
+
+// Never destroyed: a thread can ask while the process ends.
+const Variables& variables() {
+  static const Variables& variables = *[] {
+    auto* found = new Variables;
+    for (char** entry = environ; entry && *entry; ++entry) {
+      const std::string_view text = *entry;
+      const size_t equals = text.find('=');
+      if (equals != std::string_view::npos) found->emplace(text.substr(0, equals), text.substr(equals + 1));
+    }
+    return found;
+  }();
+  return variables;
+}
+
+// Reads the environment as the library is loaded, before there are threads.
+[[maybe_unused]] const Variables& read_at_start = variables();
+
 }  // namespace
 
 std::string MachineMemory::text() const {
@@ -71,6 +94,11 @@ MachineMemory machine_memory() {
   if (getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && reserved >= 0)
     memory.limit = std::max<int64_t>(0, static_cast<int64_t>(bound.rlim_cur) - reserved * kKilobyte);
   return memory;
+}
+
+const char* environment(const char* name) {
+  const auto found = variables().find(std::string_view(name));
+  return found == variables().end() ? nullptr : found->second.c_str();
 }
 
 }  // namespace zt

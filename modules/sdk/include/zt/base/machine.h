@@ -1,4 +1,4 @@
-// The host memory of this machine.
+// What a process reads of its surroundings: the host memory of its machine, and its environment.
 #pragma once
 
 #include <cstdint>
@@ -17,5 +17,9 @@ struct MachineMemory {
 
 // Reads /proc, the files of control groups (versions 1 and 2), and the limits of this process.
 MachineMemory machine_memory();
+
+// Returns the value that the environment variable had when this process started; null: it was not set. Thread-safe, unlike
+// std::getenv, which can crash while another thread, such as MPI's, sets a variable.
+const char* environment(const char* name);
 
 }  // namespace zt
