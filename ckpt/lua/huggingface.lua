@@ -169,6 +169,16 @@ local FORMS = {
                           bias = {[true] = true, [false] = true}, qk_norm = {[false] = true}}},
 }
 
+-- All options that a model may have: those in config.json, and in the last line those without an effect in evaluation.
+local KNOWN = mixtures.known([[
+  family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm moe
+  dropout ignore_index loss scale_residual seed std]], {})
+
+local function refuse(option, value)
+  fail("no model of Hugging Face's that is supported has nn.gpt's option %s = %s, so the exported model would compute something "
+    .. "else: export it without --huggingface", option, value)
+end
+
 local function fits(o, wanted)
   for key, values in pairs(wanted) do
     if not values[o[key]] then return false end
@@ -180,6 +190,7 @@ end
 -- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses; those of mixtures
 -- have of the options for training only a balancing loss and jitter.
 function huggingface.config(options)
+  mixtures.check_known(options, KNOWN, "", refuse)
   local o = huggingface.complete(options)
   if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
   if o.moe then return mixtures.config(o, write_llama(o)) end

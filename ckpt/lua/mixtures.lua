@@ -92,11 +92,32 @@ end
 function mixtures.complete(options)
   local moe = {top_k = 2, activation = options.activation, bias = options.bias}
   for key, value in pairs(options.moe) do moe[key] = value end
-  moe.router = {score = "softmax", softmax_after = false, normalise = "none", scale = 1, noise = "none", groups = 1,
-                choice = "token", bias = false, routes = "", losses = {}}
+  moe.router = {softmax_after = false, normalise = "none", noise = "none", losses = {}}
   for key, value in pairs(options.moe.router or {}) do moe.router[key] = value end
   return moe
 end
+
+local ANY = {} -- of an option: any value
+
+--- Returns `values`, {option = its only value}, with further options, which may have any value.
+function mixtures.known(options, values)
+  for option in options:gmatch "%S+" do values[option] = ANY end
+  return values
+end
+
+--- Calls refuse(prefix .. option, value as a text) for each given option that is not known or has another value.
+function mixtures.check_known(given, known, prefix, refuse)
+  for option, value in pairs(given) do
+    local is_known = known[option] == ANY or known[option] == value
+    if not is_known then refuse(prefix .. option, type(value) == "table" and "{...}" or tostring(value)) end
+  end
+end
+
+-- All options that a mixture may have. Those with any value are in config.json, or have no effect in evaluation.
+local OF_MOE = mixtures.known("blocks experts ffn hidden router top_k "
+  .. "axis dispatcher grouped_gemm overlap planned_rows residual_std std transport", {activation = "swiglu", bias = false})
+local OF_ROUTER = mixtures.known("experts hidden losses normalise softmax_after top_k batch_axes bias_rate jitter mask noise std",
+  {score = "softmax", scale = 1, groups = 1, top_groups = 1, choice = "token", bias = false, routes = "", draw_always = false})
 
 local function refuse(what, value)
   fail("%s = %s is in no mixture of Hugging Face's that is supported: Mixtral and Qwen3-MoE have rmsnorm, rotary positions, "
@@ -104,22 +125,13 @@ local function refuse(what, value)
     .. "capacity, no shared expert", what, tostring(value))
 end
 
-local function check_values(options, prefix, wanted)
-  for key, only in pairs(wanted) do
-    if options[key] ~= only then refuse(prefix .. key, options[key]) end
-  end
-end
-
 -- An error unless the weights and the options say all that the model computes in evaluation.
 local function check(o)
-  check_values(o, "", {norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, causal = true})
-  check_values(o.moe, "moe.", {activation = "swiglu", bias = false})
-  check_values(o.moe.router, "moe.router.",
-    {score = "softmax", scale = 1, groups = 1, choice = "token", bias = false, routes = ""})
-  for _, key in ipairs {"shared", "residual", "expert"} do
-    if o.moe[key] ~= nil then refuse("moe." .. key, "{...}") end
+  for option, only in pairs{norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, causal = true} do
+    if o[option] ~= only then refuse(option, o[option]) end
   end
-  if o.moe.router.capacity ~= nil then refuse("moe.router.capacity", "{...}") end
+  mixtures.check_known(o.moe, OF_MOE, "moe.", refuse)
+  mixtures.check_known(o.moe.router, OF_ROUTER, "moe.router.", refuse)
   if o.moe.router.noise == "noisy_top_k" then refuse("moe.router.noise", "noisy_top_k") end
 end
 

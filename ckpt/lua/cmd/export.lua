@@ -35,9 +35,9 @@ local function plain_list(parameters)
 end
 
 -- An error unless the checkpoint's parameters are exactly those of the model.
-local function check_model(parameters, options, path)
+local function check_model(parameters, model, path)
   local wanted, missing, wrong, extra, lines = {}, {}, {}, {}, {}
-  for _, parameter in ipairs(moe.gpt(options):parameters()) do
+  for _, parameter in ipairs(model:parameters()) do
     local saved, shape = parameters[parameter.name], text.shape(parameter.shape)
     wanted[parameter.name] = true
     if not saved then
@@ -70,8 +70,9 @@ end
 -- parameter's rows. script: the checkpoint's record.
 local function huggingface_list(parameters, o, script)
   local options, path = options_of(o, script)
-  local config, form = huggingface.config(options) -- first: it says of an option why no such model has its tensors
-  check_model(parameters, options, path)
+  local model = moe.gpt(options) -- first: it knows misspelt options
+  local config, form = huggingface.config(options) -- next: it says of an option why no such model has its tensors
+  check_model(parameters, model, path)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
   for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
   huggingface.add_token_ids(config, script.token_ids)

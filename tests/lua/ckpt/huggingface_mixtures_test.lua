@@ -129,6 +129,29 @@ function TestConfig:test_models_that_are_neither_are_refused()
   check_experts({}, {normalise = "selected", bias = true}, "moe.router.bias = true is in no mixture")
   check_experts({}, {normalise = "kept", capacity = {}}, "moe.router.capacity = {...} is in no mixture")
   check_experts({}, {normalise = "selected", noise = "noisy_top_k"}, "moe.router.noise = noisy_top_k is in no mixture")
+  check_experts({}, {normalise = "selected", noise = "gumbel", draw_always = true}, "moe.router.draw_always = true")
+  check_experts({}, {normalise = "selected", select = print}, "moe.router.select = function")
+  check_experts({select = print}, normalised, "moe.select = function")
+  -- Options that no form is known to have, such as one that a later version adds.
+  check_experts({window = 4}, normalised, "moe.window = 4 is in no mixture")
+  check_experts({}, {normalise = "selected", temperature = 2}, "moe.router.temperature = 2 is in no mixture")
+  check_experts({}, normalised, "has nn.gpt's option window = 4, so", {window = 4})
+end
+
+function TestConfig:test_options_without_effect_on_evaluation_change_nothing()
+  local router = {normalise = "selected"}
+  local experts = {experts = 4, ffn = 8, router = router}
+  local options = {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5, family = "llama", moe = experts}
+  local config = huggingface.config(options)
+  for key, value in pairs{dispatcher = "all_gather", transport = "bf16", overlap = true, grouped_gemm = false, planned_rows = 2,
+                          std = 0.5, residual_std = 0.5, hidden = 12} do
+    experts[key] = value
+  end
+  for key, value in pairs{std = 0.5, mask = "none", noise = "gumbel", draw_always = false, bias_rate = 0.5, top_k = 2,
+                          losses = {z = 1}, batch_axes = {"dp"}} do
+    router[key] = value
+  end
+  lu.assertEquals(huggingface.config(options), config)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestNames", TestNames}, {"TestConfig", TestConfig}})

@@ -281,6 +281,19 @@ function TestConfig:test_models_without_a_counterpart_are_refused()
   check({causal = false}, "no model of Hugging Face's")
   check({family = "llama", qk_norm = true}, "neither has qk_norm")
   check({family = "llama", seq = 0}, "give nn.gpt's option 'seq'")
+  -- Options that no form is known to have, such as one that a later version adds.
+  check({window = 4}, "no model of Hugging Face's that is supported has nn.gpt's option window = 4")
+  check({family = "llama", window = 4}, "has nn.gpt's option window = 4, so the exported model would")
+  check({family = "llama", rope = {factor = 8}}, "has nn.gpt's option rope = {...}, so")
+end
+
+function TestConfig:test_options_without_effect_on_evaluation_change_nothing()
+  local options = {layers = 1, hidden = 12, heads = 3, vocab = 7, seq = 5}
+  local config = huggingface.config(options)
+  for key, value in pairs{ignore_index = 3, loss = false, scale_residual = false, seed = 9, std = 0.5} do
+    options[key] = value
+  end
+  lu.assertEquals(huggingface.config(options), config)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{
