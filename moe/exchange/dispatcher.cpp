@@ -1,8 +1,13 @@
 #include "exchange/dispatcher.h"
 
-#include <array>
+#include <algorithm>
+#include <iterator>
+#include <ranges>
+#include <string_view>
+#include <utility>
 
 #include "zt/base/error.h"
+#include "zt/base/options.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
@@ -10,9 +15,21 @@ namespace zt::moe {
 
 Dispatcher::~Dispatcher() = default;
 
+// all_to_all: each row goes to the rank of its expert only. all_gather: each rank gets the tokens of all ranks, and the sums of
+// all ranks' experts are added (reduce_scatter). The rows of experts are the same, but sums over experts have another order, that
+// of ranks.
+static constexpr std::pair<std::string_view, decltype(&make_all_to_all)> kDispatchers[] = {{"all_to_all", make_all_to_all},
+                                                                                           {"all_gather", make_all_gather}};
+
+std::vector<std::string> dispatcher_names() {
+  const auto names = std::views::keys(kDispatchers);
+  return {names.begin(), names.end()};
+}
+
 std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options) {
-  constexpr std::array kMakers{make_all_to_all, make_all_gather};  // by DispatcherKind
-  const auto named = kMakers.at(static_cast<size_t>(options.dispatcher))(options);
+  const auto* row = std::ranges::find(kDispatchers, options.dispatcher, [](const auto& row) { return row.first; });
+  if (row == std::end(kDispatchers)) misuse("dispatcher {}", one_of(dispatcher_names())(options.dispatcher));
+  const auto named = row->second(options);
   return options.ranks == 1 ? make_all_to_all(options) : named;
 }
 

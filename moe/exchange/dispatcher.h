@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "exchange/exchange.h"
@@ -79,6 +80,8 @@ class Dispatcher {
   const ExchangeOptions options_;
 };
 
+// Returns the words for ExchangeOptions::dispatcher.
+std::vector<std::string> dispatcher_names();
 // Returns the dispatcher that the options name. One rank has all tokens already: there every kind is the same. Throws Misuse if
 // the named dispatcher cannot do what the other options ask.
 std::shared_ptr<const Dispatcher> make_dispatcher(const ExchangeOptions& options);

@@ -136,7 +136,7 @@ class CombineLayer final : public TokenExchange {
           option, own, theirs);
     };
     const ExchangeOptions& theirs = dispatch->options();
-    need("dispatcher", word_of(theirs.dispatcher), word_of(options().dispatcher));
+    need("dispatcher", theirs.dispatcher, options().dispatcher);
     need("axis", theirs.axis, options().axis);
     need("experts", theirs.experts, options().experts);
     need("hidden", theirs.hidden, options().hidden);

@@ -11,7 +11,6 @@
 // Gradients flow through h, rows, route_weights and shared.
 #pragma once
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,14 +21,6 @@
 #include "zt/model/layer.h"
 
 namespace zt::moe {
-
-// all_to_all: each row goes to the rank of its expert only. all_gather: each rank gets the tokens of all ranks, and the sums of
-// all ranks' experts are added (reduce_scatter). The rows of experts are the same, but sums over experts have another order, that
-// of ranks.
-enum class DispatcherKind : uint8_t { all_to_all, all_gather };
-constexpr auto words_of(DispatcherKind) {
-  return std::array{"all_to_all", "all_gather"};
-}
 
 struct ExchangeOptions {
   int64_t experts = 0;
@@ -46,7 +37,7 @@ struct ExchangeOptions {
   // `planned_rows` times those of balanced routing.
   std::optional<CapacityOptions> capacity = {};
   double planned_rows = 1;
-  DispatcherKind dispatcher = DispatcherKind::all_to_all;
+  std::string dispatcher = "all_to_all";  // one of dispatcher_names()
 };
 
 // A model in which a combine reads what a dispatch of another kind, axis or size has sent is refused.

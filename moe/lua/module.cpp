@@ -16,7 +16,7 @@ namespace {
 struct ExchangeTable {
   int64_t experts = 0, hidden = 0;
   std::shared_ptr<Axis> axis;
-  DispatcherKind dispatcher = DispatcherKind::all_to_all;
+  std::string dispatcher = "all_to_all";
   std::optional<bool> overlap;
   std::optional<std::string> transport;
   bool shared = false;
@@ -46,7 +46,7 @@ Schema<ExchangeTable> exchange_schema(const char* name) {
       .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
       .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
       .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
-      .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent")
+      .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatcher_names()))
       .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
       .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
       .optional("shared", &ExchangeTable::shared, "add the value `shared`")

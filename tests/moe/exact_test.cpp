@@ -48,10 +48,10 @@ TEST(MoeExact, LayoutsAndDispatchersAreWithinTwelveDigitsOfOneRank) {
     Mixture mixture{.top_k = top_k};
     const Outcome one = on_one_rank(mixture);
     for (const Layout& layout : kLayouts) {
-      for (const moe::DispatcherKind kind : kDispatchers) {
+      for (const std::string& kind : kDispatchers) {
         mixture.expert_ranks = layout.expert_ranks;
         mixture.dispatcher = kind;
-        SCOPED_TRACE(fmt::format("top {}, ep {}, dp {}, {}", top_k, layout.expert_ranks, layout.data_ranks, word_of(kind)));
+        SCOPED_TRACE(fmt::format("top {}, ep {}, dp {}, {}", top_k, layout.expert_ranks, layout.data_ranks, kind));
         expect_close(train(config_of(mixture, layout.data_ranks, 0)), one);
       }
     }
@@ -168,7 +168,7 @@ TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
   Config config = config_of(mixture, 1, 0);
   config.batch = with_routes;
   const Outcome one = train(config);
-  for (const moe::DispatcherKind kind : kDispatchers) {
+  for (const std::string& kind : kDispatchers) {
     mixture.expert_ranks = 2;
     mixture.dispatcher = kind;
     config = config_of(mixture, 2, 3);
@@ -179,7 +179,7 @@ TEST(MoeExact, ExpertsAndRanksWithoutTokens) {
 
 // One token per rank, of which one rank's experts may get none.
 TEST(MoeExact, OneTokenPerRank) {
-  for (const moe::DispatcherKind kind : kDispatchers) {
+  for (const std::string& kind : kDispatchers) {
     Mixture mixture{.top_k = 1, .dispatcher = kind};
     Config config = config_of(mixture, 1, 0);
     config.samples = 2;
@@ -214,7 +214,7 @@ TEST(MoeExact, RanksWithOtherNumbersOfTokens) {
   Mixture mixture{.top_k = 2};
   const auto one = train_ragged(mixture, 1);
   mixture.expert_ranks = 2;
-  for (const moe::DispatcherKind kind : kDispatchers) {
+  for (const std::string& kind : kDispatchers) {
     mixture.dispatcher = kind;
     const auto both = train_ragged(mixture, 2);
     for (size_t step = 0; step < one.size(); ++step) {

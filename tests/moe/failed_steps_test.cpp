@@ -16,11 +16,10 @@ Config config_that_fails(const Mixture& mixture, int data_ranks, int stage) {
 }
 
 TEST(FailedMoeSteps, LeaveNoTrace) {
-  for (const moe::DispatcherKind kind : kDispatchers) {
+  for (const std::string& kind : kDispatchers) {
     for (const int stage : {0, 3}) {
       for (const Failing failing : {Failing::all, Failing::last}) {
-        SCOPED_TRACE(
-            fmt::format("{}, stage {}, {} fail", word_of(kind), stage, failing == Failing::all ? "all ranks" : "one rank"));
+        SCOPED_TRACE(fmt::format("{}, stage {}, {} fail", kind, stage, failing == Failing::all ? "all ranks" : "one rank"));
         const Mixture mixture{.expert_ranks = 2, .dispatcher = kind, .overlaps = stage == 3};
         expect_failures_leave_no_trace(config_that_fails(mixture, stage == 3 ? 2 : 1, stage), failing, 8);
       }

@@ -39,14 +39,14 @@ struct Case {
 
   std::string text() const {
     return fmt::format("ep {}, dp {}, stage {}, {}, {}, {} experts, top {}, {}, recompute {}", layout.expert_ranks,
-                       layout.data_ranks, stage, word_of(mixture.dispatcher), pipeline.empty() ? "no pipeline" : pipeline,
-                       mixture.experts, mixture.top_k, Value(mixture.router).to_json().dump(), recompute_every);
+                       layout.data_ranks, stage, mixture.dispatcher, pipeline.empty() ? "no pipeline" : pipeline, mixture.experts,
+                       mixture.top_k, Value(mixture.router).to_json().dump(), recompute_every);
   }
 };
 
 // The factors: layout, stage, dispatcher, pipeline, top k, experts, router, recompute.
 std::vector<Case> chosen_cases() {
-  const std::vector<int> levels{6, 4, 2, 3, 3, 2, 3, 2};
+  const std::vector<int> levels{6, 4, static_cast<int>(kDispatchers.size()), 3, 3, 2, 3, 2};
   std::vector<Case> cases;
   for (const auto& choice : is_exhaustive() ? product(levels) : pairwise(levels, 1)) {
     const RankLayout& layout = kAllLayouts[choice[0]];
