@@ -13,7 +13,6 @@ local text = require "zt.text"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local PREFIX = "model/"
-local DTYPES = {fp64 = "float64", fp32 = "float32", bf16 = "bfloat16", fp16 = "float16"}
 
 -- Returns {name = {dtype, shape}} of the tensors of the model's state, with names without PREFIX.
 local function parameters_of(checkpoint)
@@ -135,8 +134,9 @@ return function()
   local script = checkpoint:describe().values.script or {}
   local list, config = list_of(parameters_of(checkpoint), o, script)
   if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
+  local dtype = o.dtype ~= "saved" and o.dtype:gsub("fp?", "float") -- "float64", "bfloat16"
   for _, part in ipairs(list) do
-    if part.dtype:find "^b?float" then part.dtype = DTYPES[o.dtype] or part.dtype end
+    if dtype and part.dtype:find "^b?float" then part.dtype = dtype end
   end
   local announced = {}
   for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end
