@@ -18,10 +18,6 @@ using tile::padded;
 constexpr int64_t kQueries = kPanel;  // rows per tile of scores; more rows would compute more scores that a causal mask discards
 constexpr int64_t kKeys = 512;        // columns per tile of scores; a tile has 64 KiB of float32
 
-struct TileRange {
-  int64_t begin, end;
-};
-
 // The tensors and sizes of one call. T is the dtype of the tensors, A the dtype of sums.
 template <class T, class A>
 struct AttentionCall {
@@ -64,16 +60,15 @@ struct AttentionCall {
   const int64_t* segments(int64_t sample) const {
     return inputs.segments.defined() ? inputs.segments.const_data_ptr<int64_t>() + sample * places : nullptr;
   }
-  // Returns a range of keys that contains all keys visible to the queries of a tile. Keys outside of it are later or belong to
-  // other segments. It begins at the start of a panel.
+  // Returns a range of keys that contains all keys visible to the queries of a tile. It begins at the start of a panel.
   TileRange visible(int64_t sample, TileRange queries) const {
-    TileRange keys{0, inputs.causal ? queries.end : places};
-    const int64_t* segment = segments(sample);
-    if (!segment) return keys;
-    const auto [least, most] = std::minmax_element(segment + queries.begin, segment + queries.end);
-    const auto apart = [&](int64_t j) { return segment[j] < *least || segment[j] > *most; };
-    while (apart(keys.begin)) ++keys.begin;
-    while (apart(keys.end - 1)) --keys.end;
+    TileRange keys = inputs.sees.keys_of(queries, places);
+    if (const int64_t* segment = segments(sample)) {
+      const auto [least, most] = std::minmax_element(segment + queries.begin, segment + queries.end);
+      const auto apart = [&](int64_t j) { return segment[j] < *least || segment[j] > *most; };
+      while (apart(keys.begin)) ++keys.begin;
+      while (apart(keys.end - 1)) --keys.end;
+    }
     keys.begin -= keys.begin % kPanel;
     return keys;
   }
@@ -81,18 +76,24 @@ struct AttentionCall {
   tile::AttentionMask mask(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
     if (inputs.dropout) fill_kept(sample, head, queries, keys, kept);
     const int64_t count = keys.end - keys.begin, *segment = segments(sample);
-    return {.keys = count,
-            .diagonal = inputs.causal ? queries.begin - keys.begin : count,
-            .query_segments = segment ? segment + queries.begin : nullptr,
-            .key_segments = segment ? segment + keys.begin : nullptr,
-            .keep = inputs.dropout ? kept : nullptr,
-            .keep_row = kKeys,
-            .keep_scale = inputs.dropout ? inputs.dropout->scale() : 1};
+    tile::AttentionMask mask{.keys = count,
+                             .first = {},
+                             .end = {},
+                             .query_segments = segment ? segment + queries.begin : nullptr,
+                             .key_segments = segment ? segment + keys.begin : nullptr,
+                             .keep = inputs.dropout ? kept : nullptr,
+                             .keep_row = kKeys,
+                             .keep_scale = inputs.dropout ? inputs.dropout->scale() : 1};
+    for (int64_t i = queries.begin; i < queries.end; ++i) {
+      mask.first[i - queries.begin] = std::max<int64_t>(inputs.sees.first_key(i) - keys.begin, 0);
+      mask.end[i - queries.begin] = std::clamp<int64_t>(inputs.sees.end_key(i, places) - keys.begin, 0, count);
+    }
+    return mask;
   }
   // Fills `kept` for the visible weights of a tile.
   void fill_kept(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
     for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
-      const int64_t end = inputs.causal ? std::min(keys.end, i + 1) : keys.end;
+      const int64_t end = std::min(keys.end, inputs.sees.end_key(i, places));
       inputs.dropout->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
     }
   }

@@ -9,11 +9,11 @@ namespace zt::nn {
 
 namespace {
 
-// Counts products of [T, D] by [D, T] for each sample and head; under a causal mask half of each is needed.
+// Counts products of [T, D] by [D, T] for each sample and head, of which a part is needed.
 void count_products(const at::Tensor& qkv, const AttentionInputs& inputs, int products) {
   const auto T = static_cast<double>(qkv.size(1));
   const double each = 2 * T * T * static_cast<double>(inputs.shape.head_dim * inputs.shape.heads * qkv.size(0));
-  count_flops(products * each * (inputs.causal ? 0.5 : 1));
+  count_flops(products * each * inputs.sees.share());
 }
 
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {

@@ -7,6 +7,7 @@
 
 #include <optional>
 
+#include "attention/visibility.h"
 #include "parts/dropout.h"
 #include "parts/rotary.h"
 
@@ -21,7 +22,7 @@ struct AttentionShape {
 
 struct AttentionInputs {
   AttentionShape shape;
-  bool causal = true;
+  Visibility sees;
   std::optional<Angles> angles;        // rotary positions, if any
   at::Tensor segments;                 // [B, T] int64: tokens attend only to their own segment; undefined: one segment
   std::optional<DropoutMask> dropout;  // dropout of the weights [B, H, T, T], if any

@@ -47,9 +47,9 @@ void transpose(Isa isa, A* to, const A* from, int64_t rows, int64_t columns);
 template <class A, class T>
 void store(Isa isa, T* to, int64_t stride, const A* from, int64_t rows, int64_t columns, const A* scale, A scales);
 
-// The visible keys of a tile of scores, and dropout. Row i (a query) sees the keys before min(keys, diagonal + i + 1).
+// The visible keys of a tile of scores, and dropout. Row i (a query) sees keys from first[i] to before end[i].
 struct AttentionMask {
-  int64_t keys, diagonal;
+  int64_t keys, first[kPanel], end[kPanel];
   const int64_t* query_segments;  // a row sees only keys of its own segment; null means that all have the same segment
   const int64_t* key_segments;
   const uint8_t* keep;  // dropout mask of the weights, rows keep_row apart; null means no dropout

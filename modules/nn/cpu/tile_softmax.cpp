@@ -33,16 +33,12 @@ ZT_INLINE A lane_max(int64_t chunks, const A* x) {
   return lanes[0];
 }
 
-// Returns a number of keys: row i sees no keys after the first so many.
-ZT_INLINE int64_t width_of(const AttentionMask& mask, int64_t i) {
-  return std::clamp<int64_t>(mask.diagonal + i + 1, 0, mask.keys);
-}
-
 // Sets the scores of keys that row i does not see to -inf, up to the end of the last chunk that is read.
 template <class A>
 ZT_INLINE void hide(A* scores, const AttentionMask& mask, int64_t i, int64_t width) {
   constexpr A kHidden = -std::numeric_limits<A>::infinity();
   for (int64_t j = width; j < padded(width); ++j) scores[j] = kHidden;
+  for (int64_t j = 0; j < std::min(mask.first[i], width); ++j) scores[j] = kHidden;
   if (!mask.query_segments) return;
   const int64_t mine = mask.query_segments[i];
   for (int64_t j = 0; j < width; ++j) scores[j] = mask.key_segments[j] == mine ? scores[j] : kHidden;
@@ -58,7 +54,7 @@ ZT_INLINE void drop(A* weights, const AttentionMask& mask, int64_t i, int64_t wi
 
 template <class A>
 ZT_INLINE void softmax_row(A* scores, const AttentionMask& mask, int64_t i, const Softmax<A>& state) {
-  const int64_t width = width_of(mask, i), chunks = padded(width);
+  const int64_t width = mask.end[i], chunks = padded(width);
   hide(scores, mask, i, width);
   const A here = lane_max(chunks, scores), before = state.largest[i];
   const A largest = before > here ? before : here;
@@ -78,7 +74,7 @@ ZT_INLINE void softmax_row(A* scores, const AttentionMask& mask, int64_t i, cons
 
 template <class A>
 ZT_INLINE void softmax_backward_row(A* scores, A* grads, const AttentionMask& mask, int64_t i, A logsumexp, A dot) {
-  const int64_t width = width_of(mask, i), chunks = padded(width);
+  const int64_t width = mask.end[i], chunks = padded(width);
   hide(scores, mask, i, width);
   drop(grads, mask, i, width);
   for (int64_t j = 0; j < chunks; ++j) {

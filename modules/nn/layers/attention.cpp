@@ -53,7 +53,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   if (head_norm_) qkv = head_norm_->run(qkv, context);
   AttentionInputs inputs;
   inputs.shape = shape_;
-  inputs.causal = options_.causal;
+  inputs.sees.causal = options_.causal;
   inputs.segments = segments_of(context, samples, seq);
   if (rotary_) {
     const at::Device positions_at = x.is_meta() ? x.device() : at::kCPU;

@@ -40,7 +40,7 @@ at::Tensor random_values(at::IntArrayRef shape, at::ScalarType dtype) {
 AttentionInputs inputs_of(const TiledCase& c) {
   AttentionInputs inputs;
   inputs.shape = c.shape;
-  inputs.causal = c.causal;
+  inputs.sees.causal = c.causal;
   // Documents of 7 or more tokens, whose segment numbers do not ascend.
   if (c.segments)
     inputs.segments = at::arange(c.places).floor_divide(7 + c.places / 5).mul(5).remainder(7).repeat({c.samples, 1});

@@ -25,7 +25,7 @@ TEST_P(CudaAttention, EqualsTiledAttention) {
   constexpr int64_t kSamples = 2, kPlaces = 9, kDim = 6;
   AttentionInputs inputs;
   inputs.shape = {4, c.kv_heads, kDim};
-  inputs.causal = c.causal;
+  inputs.sees.causal = c.causal;
   if (c.rotary) inputs.angles = Rotary(kDim, 100).angles(at::arange(kPlaces), at::kDouble);
   if (c.segments) inputs.segments = at::arange(kSamples * kPlaces, at::kLong).view({kSamples, kPlaces}).div(4, "floor");
   if (c.dropout) inputs.dropout.emplace(0.2, test::FakeContext(), 0);
