@@ -65,28 +65,30 @@ class AllGather final : public Dispatcher {
 
   Dispatched dispatch(const at::Tensor& given, const at::Tensor& given_experts, Context& context) const override {
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
-    const at::Tensor own = as_rows(given);
+    const at::Tensor own = as_rows(given), own_experts_of = routes_on_host(given_experts);
+    check_experts(own_experts_of, options_.experts);
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
-    const at::Tensor experts = gather_rows(routes_on_host(given_experts), tokens, control, -1);
+    const at::Tensor experts = gather_rows(own_experts_of, tokens, control, -1);
     note_sent(tokens.sent_bytes(all) + tokens.sent_bytes(experts), context);
     const int64_t own_experts = options_.experts / options_.ranks;
     const RowOrder order = order_rows(own_routes(experts, comm.rank(), own_experts), own_experts);
     const at::Tensor counts = at::tensor(order.counts, at::kLong);
+    const at::Tensor traffic = at::cat({counts, at::full({1}, tokens.own, at::kLong)});
     const auto backward = [=, this, &comm, &context](const at::Tensor& of_tokens, const at::Tensor& of_rows) {
       const at::Tensor sums = at::empty_like(all);
       sum_rows(sums, of_rows, order);
       note_sent(tokens.sent_bytes(sums), context);
       return scatter_sums(of_tokens, sums, tokens, comm, options_.send.async);
     };
-    return {rows_of_tokens(all, order), counts, order.places, counts, {}, backward};
+    return {rows_of_tokens(all, order), counts, order.places, traffic, {}, backward};
   }
 
   Combined combine(const at::Tensor& own, const Returning& returning, Context& context) const override {
     const auto& [rows, weights, places, numbers, shared] = returning;
     Communicator& comm = context.comm(options_.axis);
     const auto* counts = numbers.const_data_ptr<int64_t>();
-    const RowOrder order = order_of(places, {counts, counts + numbers.numel()});
+    const RowOrder order = order_of(places, {counts, counts + numbers.numel() - 1});
     const at::Tensor own_weights = as_rows(weights);
     const Gathered tokens{own_weights.size(0), places.size(0) / options_.ranks, options_.ranks};
     const at::Tensor factors = gather_rows(own_weights, tokens, comm, 0);
@@ -113,7 +115,11 @@ class AllGather final : public Dispatcher {
     return ExchangeLayer::Started{};
   }
 
-  int64_t rows_of(const at::Tensor& traffic) const override { return traffic.sum().item<int64_t>(); }
+  // Its traffic: the rows of each of this rank's experts, then the number of this rank's tokens.
+  ReturningSizes sizes_of(const at::Tensor& places, const at::Tensor& traffic) const override {
+    const auto tokens = traffic[-1].item<int64_t>();
+    return {traffic.sum().item<int64_t>() - tokens, tokens, places.size(1)};
+  }
 
   std::string kind_of(const std::string& layer) const override { return "gather_" + layer; }
   Pattern pattern() const override { return Pattern::collective; }

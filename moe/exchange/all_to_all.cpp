@@ -61,8 +61,8 @@ class AllToAll final : public Dispatcher {
     return ExchangeLayer::Started{};
   }
 
-  int64_t rows_of(const at::Tensor& traffic) const override {
-    return RowTraffic::from_tensor(traffic, options_.ranks).rows_received();
+  ReturningSizes sizes_of(const at::Tensor& places, const at::Tensor& traffic) const override {
+    return {RowTraffic::from_tensor(traffic, options_.ranks).rows_received(), places.size(0), places.size(1)};
   }
 
   Pattern pattern() const override { return Pattern::all_to_all; }

@@ -37,6 +37,11 @@ struct Combined {
   std::function<Gradients(const at::Tensor& of_sums)> backward;  // of_sums [tokens, hidden], contiguous
 };
 
+// The sizes of what `combine` takes.
+struct ReturningSizes {
+  int64_t rows, tokens, routes;
+};
+
 // What a plan needs of an exchange, forward and backward.
 struct PlannedExchange {
   int64_t forward_bytes, backward_bytes;  // that a rank sends to others
@@ -62,8 +67,8 @@ class Dispatcher {
   virtual Combined combine(const at::Tensor& sums, const Returning& returning, Context& context) const = 0;
   // Takes part in the dispatch of the other ranks after this rank's step has failed: see ExchangeLayer::join.
   virtual std::optional<ExchangeLayer::Started> join(Context& context) const = 0;
-  // Returns the number of rows of this rank's experts.
-  virtual int64_t rows_of(const at::Tensor& traffic) const = 0;
+  // Returns the sizes that the dispatch expects back.
+  virtual ReturningSizes sizes_of(const at::Tensor& places, const at::Tensor& traffic) const = 0;
 
   // Returns the kind of a layer that uses it, for reports. layer: "dispatch" or "combine".
   virtual std::string kind_of(const std::string& layer) const { return layer; }

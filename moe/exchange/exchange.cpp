@@ -51,6 +51,14 @@ class TokenExchange : public ExchangeLayer, public LayerExtras {
     return {{"bytes_sent", 1}, {"seconds", 2}};
   }
 
+  // Throws Misuse if the layer was made for an axis of another mesh than the program's.
+  void check_axis(Context& context) const {
+    const int ranks = options().ranks == 1 ? 1 : context.comm(options().axis).size();
+    if (ranks != options().ranks)
+      misuse("it was made for {} ranks along axis '{}', and the program's mesh has {}: make it with an axis of that mesh",
+             options().ranks, options().axis, ranks);
+  }
+
   const std::shared_ptr<const Dispatcher> dispatcher_;
 };
 
@@ -61,6 +69,7 @@ class DispatchLayer final : public TokenExchange {
   Started start(at::TensorList in, Context& context) override {
     check_tokens(in[0], in[1], options());
     if (in[0].is_meta()) return planned_dispatch(in[0], in[1], *dispatcher_, context);
+    check_axis(context);
     Dispatched sent = dispatcher_->dispatch(in[0], in[1], context);
     const auto backward = [shape = in[0].sizes().vec(), like = in[0].options(), rows = sent.rows,
                            start_back = std::move(sent.backward)](at::TensorList gradients) {
@@ -94,8 +103,13 @@ class CombineLayer final : public TokenExchange {
   using TokenExchange::TokenExchange;
 
   Started start(at::TensorList in, Context& context) override {
+    if (in[0].is_meta()) {
+      const at::Tensor result = result_of(in);
+      return {{{result}, {}}, planned_combine(in, result, *dispatcher_, context)};
+    }
+    check_axis(context);
+    check_inputs(in);
     const at::Tensor result = result_of(in);
-    if (in[0].is_meta()) return {{{result}, {}}, planned_combine(in, result, *dispatcher_, context)};
     const Returning returning{in[0].contiguous(), in[1], in[2], in[3], options().has_shared ? in[4] : at::Tensor()};
     Combined combined = dispatcher_->combine(as_rows(result), returning, context);
     const auto backward = [result, has_shared = options().has_shared,
@@ -109,13 +123,16 @@ class CombineLayer final : public TokenExchange {
     return {{{result}, std::move(combined.work)}, backward};
   }
 
-  // Starts with zeros for missing rows. Returns no tensors if the dispatch before it was not completed.
+  // Starts with zeros for what is missing or does not fit. Returns no tensors if the dispatch before it was not completed.
   std::optional<Started> join(at::TensorList in, Context& context) override {
-    const auto is_missing = [](const at::Tensor& input) { return input.dim() == 1 && input.numel() == 0; };
-    if (is_missing(in[3])) return Started{};
+    const bool is_missing = in[3].numel() == 0;
+    if (is_missing) return Started{};
+    const ReturningSizes sizes = dispatcher_->sizes_of(in[2], in[3]);
     std::vector<at::Tensor> filled = in.vec();
-    if (is_missing(in[0])) filled[0] = at::zeros({dispatcher_->rows_of(in[3]), options().hidden}, in[0].options());
-    if (options().has_shared && is_missing(in[4])) filled[4] = at::zeros_like(result_of(filled));
+    if (!are_rows(in[0], sizes)) filled[0] = at::zeros({sizes.rows, options().hidden}, in[0].options());
+    if (!are_weights(in[1], sizes)) filled[1] = at::zeros({sizes.tokens, sizes.routes}, in[0].options());
+    const at::Tensor result = result_of(filled);
+    if (options().has_shared && !is_like(in[4], result)) filled[4] = at::zeros_like(result);
     return start(filled, context);
   }
 
@@ -124,10 +141,11 @@ class CombineLayer final : public TokenExchange {
     if (options().has_shared) io.inputs.emplace_back("shared");
     return io;
   }
-  // The outputs of a dispatch have a meaning for a combine of the same kind only.
+  // The outputs of a dispatch have a meaning for a combine of the same kind only, and others could hold anything.
   void check_sources(const std::vector<const Layer*>& sources) const override {
     const auto* dispatch = dynamic_cast<const DispatchLayer*>(sources[3]);
-    if (!dispatch) return;
+    if (!dispatch || sources[2] != sources[3])
+      misuse("it needs the outputs `places` and `traffic` of one moe.dispatch: no other layer may output them between the two");
     const auto need = [](const char* option, const auto& theirs, const auto& own) {
       if (theirs == own) return;
       misuse(
@@ -138,12 +156,37 @@ class CombineLayer final : public TokenExchange {
     const ExchangeOptions& theirs = dispatch->options();
     need("dispatcher", theirs.dispatcher, options().dispatcher);
     need("axis", theirs.axis, options().axis);
+    need("number of ranks along the axis", theirs.ranks, options().ranks);
     need("experts", theirs.experts, options().experts);
     need("hidden", theirs.hidden, options().hidden);
   }
   std::string kind() const override { return dispatcher_->kind_of("combine"); }
 
  private:
+  bool are_rows(const at::Tensor& x, const ReturningSizes& sizes) const {
+    return x.sizes() == at::IntArrayRef{sizes.rows, options().hidden};
+  }
+  static bool are_weights(const at::Tensor& x, const ReturningSizes& sizes) {
+    return x.dim() > 0 && x.size(-1) == sizes.routes && x.numel() == sizes.tokens * sizes.routes;
+  }
+  static bool is_like(const at::Tensor& x, const at::Tensor& result) {
+    return x.sizes() == result.sizes() && x.scalar_type() == result.scalar_type();
+  }
+  // Throws Misuse if a layer between the dispatch and this one has changed the size of what the dispatch expects back.
+  void check_inputs(at::TensorList in) const {
+    const ReturningSizes sizes = dispatcher_->sizes_of(in[2], in[3]);
+    const auto refuse = [](const char* input, const std::string& needed, const at::Tensor& got) {
+      misuse("it needs `{}` of {}, got {}", input, needed, describe(got));
+    };
+    if (!are_rows(in[0], sizes))
+      refuse("rows", fmt::format("[{}, {}], one for each that the dispatch gave to the experts", sizes.rows, options().hidden),
+             in[0]);
+    if (!are_weights(in[1], sizes))
+      refuse("route_weights", fmt::format("[..., {}] for {} tokens, one for each of `route_experts`", sizes.routes, sizes.tokens),
+             in[1]);
+    if (const at::Tensor result = result_of(in); options().has_shared && !is_like(in[4], result))
+      refuse("shared", describe(result) + ", as its sum has", in[4]);
+  }
   // Returns the output, not initialised.
   at::Tensor result_of(at::TensorList in) const {
     std::vector<int64_t> shape = in[1].sizes().vec();

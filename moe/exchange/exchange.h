@@ -4,9 +4,9 @@
 //   rows        [rows, hidden] the tokens of this rank's experts, in the order of experts, ranks, tokens and routes
 //   group_rows  int64 [own experts] the number of rows of each
 //   places      int64 [tokens, routes] and
-//   traffic     int64 [2 * experts] for `combine`
-// `combine` reads `rows` of the same order, `route_weights` [..., routes], `places`, `traffic`, and `shared` [..., hidden] if
-// asked for. It outputs `h`: the sum of a token's rows, each times its weight, plus `shared`.
+//   traffic     int64 [2 * experts] for `combine`: what it holds, and how much of it, is the dispatcher's
+// `combine` reads `rows` of the same order, `route_weights` [..., routes], `places` and `traffic` of that dispatch, and `shared`
+// [..., hidden] if asked for. It outputs `h`: the sum of a token's rows, each times its weight, plus `shared`.
 //
 // Gradients flow through h, rows, route_weights and shared.
 #pragma once
@@ -40,7 +40,8 @@ struct ExchangeOptions {
   std::string dispatcher = "all_to_all";  // one of dispatcher_names()
 };
 
-// A model in which a combine reads what a dispatch of another kind, axis or size has sent is refused.
+// A model in which a combine reads `places` and `traffic` of anything but one dispatch of the same kind, axis and size is
+// refused.
 std::shared_ptr<Layer> make_dispatch(const ExchangeOptions& options);
 std::shared_ptr<Layer> make_combine(const ExchangeOptions& options);
 

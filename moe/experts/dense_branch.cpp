@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::moe {
 
@@ -34,7 +35,15 @@ class BranchLayer : public Layer {
   bool splits_backward() const override { return branch_->splits_backward(); }
 
  protected:
-  at::Tensor run_branch(const at::Tensor& h, Context& context) const { return branch_->forward({h}, context).at(0); }
+  // Returns what the branch makes of h. Throws Misuse unless it has the shape and dtype of h, as what is added to it must.
+  at::Tensor run_branch(const at::Tensor& h, Context& context) const {
+    const std::vector<at::Tensor> outputs = branch_->forward({h}, context);
+    if (outputs.size() != 1 || outputs[0].sizes() != h.sizes() || outputs[0].scalar_type() != h.scalar_type()) {
+      misuse("a branch beside experts returns one value like its own, {}, but '{}' returned {}", describe(h), branch_->kind(),
+             outputs.size() == 1 ? describe(outputs[0]) : fmt::format("{} values", outputs.size()));
+    }
+    return outputs[0];
+  }
   Io io_of_branch(std::vector<std::string> inputs, std::vector<Output> outputs) const {
     return {.inputs = std::move(inputs), .outputs = std::move(outputs), .losses = branch_->io().losses};
   }

@@ -47,7 +47,7 @@ TEST(Dispatcher, PlansAnAllToAll) {
   const auto one_expert = make_dispatcher(exchange_of("all_to_all", 2, 2));
   EXPECT_EQ(one_expert->plan_dispatch({12, 20}, own_tokens(), own_routes()).buffers, std::vector<int64_t>{12});
   EXPECT_EQ(dispatcher->ordered_ranks(), 1);
-  EXPECT_EQ(dispatcher->rows_of(at::tensor({1, 2, 3, 4, 5, 6, 7, 8}, at::kLong)), 5 + 6 + 7 + 8);
+  EXPECT_EQ(dispatcher->sizes_of(own_routes(), at::tensor({1, 2, 3, 4, 5, 6, 7, 8}, at::kLong)).rows, 5 + 6 + 7 + 8);
 }
 
 // Each of 3 ranks sends its 6 tokens, and 12 routes of 8 bytes, to the two others.
@@ -63,7 +63,10 @@ TEST(Dispatcher, PlansAnAllGather) {
   EXPECT_EQ(back.backward_bytes, back.forward_bytes);
   EXPECT_EQ(back.kept, 0);
   EXPECT_EQ(dispatcher->ordered_ranks(), 3);
-  EXPECT_EQ(dispatcher->rows_of(at::tensor({4, 5}, at::kLong)), 9);
+  const ReturningSizes sizes = dispatcher->sizes_of(at::zeros({18, 2}, at::kLong), at::tensor({4, 5, 6}, at::kLong));
+  EXPECT_EQ(sizes.rows, 9);
+  EXPECT_EQ(sizes.tokens, 6);
+  EXPECT_EQ(sizes.routes, 2);
 }
 
 TEST(Dispatcher, OfOneRankSendsNothing) {
