@@ -96,7 +96,7 @@ Json collect_info(const Paths& paths) {
   const std::unique_ptr<lua_State, decltype(&lua_close)> L(open_state(World{}, paths), lua_close);
   Json modules = Json::object();
   for (const ModuleReport& module : list_modules(L.get())) modules[module.name] = module_json(module);
-  return {{"versions", versions(L.get())},    {"machine", machine()},         {"GPU", gpu()},
+  return {{"versions", versions(L.get())},    {"machine", machine()},           {"GPU", gpu()},
           {"GEMM providers", gemm_choices()}, {"environment", set_variables()}, {"modules", modules}};
 }
 

@@ -144,6 +144,25 @@ function TestTrainers:test_checkpoints_of_trainers_with_and_without_an_optimizer
   lu.assertEquals(fresh:evaluate(small.batch()).loss, wanted)
 end
 
+-- Trainers of one mesh share its communicators.
+function TestTrainers:test_ranks_call_trainers_in_one_order()
+  if zt.world.size == 1 then return end
+  local shared = model()
+  local pair = {kinds[1](shared), kinds[1](shared)}
+  local other = pair[zt.world.rank + 1]
+  for _, call in ipairs{"step", "evaluate"} do
+    lu.assertErrorMsgContains("in the order in which they were made: all ranks of", other[call], other, small.batch())
+  end
+  for _, trainer in ipairs(pair) do trainer:step(small.batch()) end
+  for _, call in ipairs{"parameter", "master", "gradient", "optimizer_state"} do
+    lu.assertErrorMsgContains("in the order in which trainers were made: all ranks read", other[call], other,
+                              "blocks.1.experts.up.weight")
+  end
+  lu.assertErrorMsgContains("in the order in which trainers were made: all ranks set", other.set_parameter, other,
+                            "head.norm.weight", zt.ones(small.hidden))
+  lu.assertEquals(pair[1]:step(small.batch(1)).loss, pair[2]:step(small.batch(1)).loss)
+end
+
 -- What is frozen and what initial values are, a trainer takes when it, or its program, is made.
 function TestTrainers:test_later_changes_of_the_model_are_for_later_trainers()
   local shared = model()

@@ -67,6 +67,7 @@ enum CountWord : uint8_t {
   samples,
   running,
   at_step,
+  of_trainer,
   is_counted,
   group,
   field_names,
@@ -79,9 +80,11 @@ enum CountWord : uint8_t {
 };
 
 // Throws PeerFailed, with the failure, on all ranks of `comm` if one has failed in the same mode. Throws Misuse on all unless
-// they run the same mode at the same step with equally many samples and one learning rate. `first`: the words of all ranks.
+// they run the same mode of one trainer at the same step with equally many samples and one learning rate. `first`: the words of
+// all ranks.
 void check_ranks_alike(Communicator& comm, const int64_t* first, const std::optional<StepFailure>& failure) {
   static const char* const kDoing[] = {"trains", "evaluates", "infers"};
+  static const char* const kRuns[] = {"trains", "evaluates", "infers with"};
   bool is_alike = true, any_failed = false;
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
@@ -94,6 +97,11 @@ void check_ranks_alike(Communicator& comm, const int64_t* first, const std::opti
     if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
       misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
              0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
+    if (theirs[of_trainer] != first[of_trainer])
+      misuse(
+          "rank 0 {} trainer {} of the mesh and rank {} trainer {}, in the order in which they were made: all ranks of '{}' call "
+          "step, evaluate and infer of one trainer before those of another",
+          kRuns[first[running]], first[of_trainer], rank, theirs[of_trainer], comm.name());
     if (theirs[rate] != first[rate])
       misuse(
           "rank 0 has the learning rate {} in this step and rank {} has {}: ranks of '{}' that train one model need the same; do "
@@ -138,7 +146,7 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
   const at::Tensor own = at::tensor(
-      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.is_counted}, of_group,
+      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.trainer}, int64_t{adds.is_counted}, of_group,
        static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes),
        std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
       at::kLong);

@@ -29,6 +29,7 @@ struct Contribution {
   int64_t group = -1;        // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
   SamplesHash samples = {};  // of the group's samples; the default where they are not compared
   uint64_t shapes = 0;       // of the micro-batches, where all ranks must give the same
+  int trainer = 0;           // Links::trainer
   double lr = 0;             // the base learning rate of this step
   double divisor = 0;        // of the gradients' sums; 0 where the counts define it
   std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
@@ -46,10 +47,10 @@ std::string find_failure(Communicator& control, const std::optional<StepFailure>
 void run_together(Communicator* control, const std::function<void()>& body);
 
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
-// ranks unless they run the same mode at the same step, for example if one rank evaluates alone, or if ranks have other shapes,
-// learning rates or divisors, or if those of a group have different samples in the same fields or count different tokens. Throws
-// PeerFailed, with the failure, on all ranks if one of them has failed. Warns, once per process, if ranks of several groups have
-// the same samples.
+// ranks unless they run the same mode of one trainer at the same step, for example if one rank evaluates alone, or if ranks have
+// other shapes, learning rates or divisors, or if those of a group have different samples in the same fields or count different
+// tokens. Throws PeerFailed, with the failure, on all ranks if one of them has failed. Warns, once per process, if ranks of
+// several groups have the same samples.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 }  // namespace zt

@@ -61,7 +61,7 @@ Contribution contribution(std::vector<std::string> axes, const StepState& state)
   std::erase_if(axes, [&](const std::string& axis) {
     return std::ranges::find(state.links->place().split_axes, axis) != state.links->place().split_axes.end();
   });
-  return {.is_counted = is_first_copy, .group = state.links->place().coord.index(axes)};
+  return {.is_counted = is_first_copy, .group = state.links->place().coord.index(axes), .trainer = state.links->trainer()};
 }
 
 class Count : public ActionHandler {

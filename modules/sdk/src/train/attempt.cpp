@@ -51,7 +51,8 @@ void ProgramRuns::ensure_same_step(const RankProgram& program) const {
   std::optional<StepFailure> failure;
   if (!health_.half_changed().empty()) failure = StepFailure{health_.half_changed()};
   try {
-    sum_counts(state_.links->control(axes), {}, {.failure = failure}, program.mode, state_.step);
+    sum_counts(state_.links->control(axes), {}, {.trainer = state_.links->trainer(), .failure = failure}, program.mode,
+               state_.step);
   } catch (const Misuse& error) {
     throw StepRefused(error.what());
   }

@@ -129,6 +129,7 @@ void ByHand::share_counts() {
   if (axes.empty()) return;
   try {
     const Contribution mine{.samples = state.step == 0 ? hash_of(runs_.parts().batches.all()) : SamplesHash(),
+                            .trainer = state.links->trainer(),
                             .lr = state.scalars.lr,
                             .divisor = state.grad_divisor,
                             .failure = state.failure};

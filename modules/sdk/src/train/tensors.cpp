@@ -21,9 +21,10 @@ void TrainerTensors::drain() {
 
 // Returns what `read` reads. Where the last step failed on this rank only, it still takes part, because the other ranks do not
 // know, and throws afterwards.
-template <class Read>
-auto TrainerTensors::read(Read&& read) {
+template <class Of, class Read>
+auto TrainerTensors::read(const char* what, int tensor, Of of, Read&& read) {
   drain();
+  WholeTensors(store_).require_alike(what, tensor, of);
   auto result = read(WholeTensors(store_));
   runs().health().require_sound();
   return result;
@@ -39,12 +40,12 @@ const ModelTensor& TrainerTensors::at(const std::string& name) const {
 
 at::Tensor TrainerTensors::parameter(const std::string& name) {
   const int tensor = store_.tensors().find(name);
-  return read([&](const WholeTensors& whole) { return whole.parameter(tensor); });
+  return read("value", tensor, WholeTensors::Of::layers, [&](const WholeTensors& whole) { return whole.parameter(tensor); });
 }
 
 at::Tensor TrainerTensors::master(const std::string& name) {
   const int tensor = store_.tensors().find(name);
-  return read([&](const WholeTensors& whole) { return whole.master(tensor); });
+  return read("master value", tensor, WholeTensors::Of::shards, [&](const WholeTensors& whole) { return whole.master(tensor); });
 }
 
 at::Tensor TrainerTensors::gradient(const std::string& name) {
@@ -57,6 +58,7 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
   runs().health().require_sound();
   if (runs().has_partial_gradients() && !by_hand_->is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
+  WholeTensors(store_).require_alike("gradient", param, WholeTensors::Of::shards);
   if (store_.unit_of(param).plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
   const at::Tensor sum = WholeTensors(store_).gradient_shards(param);
   const bool is_short = sum.element_size() < 4;
@@ -65,7 +67,8 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
 
 std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::string& name) {
   const int tensor = store_.tensors().find(name);
-  return read([&](const WholeTensors& whole) { return whole.optimizer_state(tensor); });
+  return read("optimizer state", tensor, WholeTensors::Of::shards,
+              [&](const WholeTensors& whole) { return whole.optimizer_state(tensor); });
 }
 
 void TrainerTensors::prepare_change(const char* call) {

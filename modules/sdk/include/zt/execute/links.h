@@ -28,9 +28,12 @@ struct RankPlace {
 // making one is collective. Does not change while actions run.
 class Links {
  public:
-  explicit Links(RankPlace place = {}) : place_(std::move(place)) {}
+  explicit Links(RankPlace place = {}, int trainer = 0) : place_(std::move(place)), trainer_(trainer) {}
   virtual ~Links();
   const RankPlace& place() const { return place_; }
+  // Returns which of the trainers over the programs' mesh these are of, from 1; 0 without a mesh. Trainers of one mesh share its
+  // communicators.
+  int trainer() const { return trainer_; }
   // Return the communicators over these mesh axes, joined in this order: for tensors on the device, and for counts, losses, limbs
   // of the norm and plain values, which are in host memory. With backends in host memory they are one. Throw Misuse for axes over
   // which no action or layer has declared to communicate.
@@ -45,6 +48,7 @@ class Links {
 
  private:
   RankPlace place_;
+  int trainer_;
 };
 
 }  // namespace zt

@@ -23,8 +23,8 @@ struct ModelTensor {
 };
 
 // Functions that return tensors return copies of the tensor's shape, and are collective over the mesh if the tensor is sharded,
-// cut into boxes, or not held by all ranks. All but the first two throw Misuse on a dry trainer, and where the last step has
-// failed. Threads: the rank's thread only.
+// cut into boxes, or not held by all ranks: then they throw Misuse on all ranks if these read other tensors or trainers. All but
+// the first two throw Misuse on a dry trainer, and where the last step has failed. Threads: the rank's thread only.
 class TrainerTensors {
  public:
   // `runs` and `by_hand` are null for a dry trainer.
@@ -54,8 +54,8 @@ class TrainerTensors {
  private:
   ProgramRuns& runs() const;
   void drain();
-  template <class Read>
-  auto read(Read&& read);
+  template <class Of, class Read>
+  auto read(const char* what, int tensor, Of of, Read&& read);
   void prepare_change(const char* call);
 
   Store& store_;

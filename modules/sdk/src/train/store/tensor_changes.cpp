@@ -31,9 +31,13 @@ at::Tensor TensorChanges::agree(int tensor, const at::Tensor& values, std::optio
   const bool is_compared = !from && complaint.empty();
   const at::Tensor host = is_compared ? agreed.cpu() : at::Tensor();
   const uint64_t hash = is_compared ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
-  const auto all = control->all_gather_values(Value::List{complaint, fmt::format("{:016x}", hash)});
+  const std::string changed = fmt::format("'{}' of trainer {}", name, store_.state().links->trainer());
+  const auto all = control->all_gather_values(Value::List{complaint, fmt::format("{:016x}", hash), changed});
   const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (word(rank, 2) != word(0, 2))
+      misuse("rank 0 sets {} of the mesh, and rank {} {}, in the order in which trainers were made: all ranks set the same",
+             word(0, 2), rank, word(rank, 2));
     if (from && rank != static_cast<size_t>(*from)) continue;
     if (!word(rank, 0).empty()) misuse("{}", word(rank, 0));
     if (!from && word(rank, 1) != word(0, 1))

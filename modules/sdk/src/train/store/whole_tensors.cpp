@@ -4,6 +4,9 @@
 
 #include <algorithm>
 
+#include "plan/plan.h"
+#include "zt/base/error.h"
+
 namespace zt {
 
 at::Tensor part_of(at::Tensor logical, const Box& box) {
@@ -33,6 +36,32 @@ std::vector<int> WholeTensors::holders_of(int tensor) const {
 bool WholeTensors::is_held(int tensor) const {
   if (!store_.tensors().is_buffer(tensor)) return store_.unit_of(tensor).plan.held;
   return std::ranges::binary_search(holders_of(tensor), store_.place().coord.index(store_.place().split_axes));
+}
+
+// Returns whether ranks must communicate to read the tensor whole: on all ranks the same.
+bool WholeTensors::is_spread(int tensor, Of of) const {
+  const auto& split = store_.place().split_axes;
+  if (!split.empty() && static_cast<int>(holders_of(tensor).size()) != store_.place().coord.size(split)) return true;
+  if (store_.tensors().is_buffer(tensor)) return false;
+  const Unit& unit = store_.unit_of(tensor);
+  const bool is_sharded = of == Of::shards ? unit.layout.ranks > 1 : unit.owns_shard();
+  return is_sharded || !store_.info(tensor).cut_axes().empty();
+}
+
+void WholeTensors::require_alike(const char* what, int tensor, Of of) const {
+  Communicator* control = control_of_all(store_.plan().program());
+  if (!control || !is_spread(tensor, of)) return;
+  const std::string mine =
+      fmt::format("the {} of '{}' of trainer {}", what, store_.tensors()[tensor].name, store_.state().links->trainer());
+  const std::vector<Value> all = control->all_gather_values(mine);
+  const auto word = [&](size_t rank) { return *all[rank].get_if<std::string>(); };
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (word(rank) != word(0))
+      misuse(
+          "rank 0 reads {} of the mesh, and rank {} {}, in the order in which trainers were made: all ranks read a tensor that is "
+          "spread over them, in one order",
+          word(0), rank, word(rank));
+  }
 }
 
 // Returns the logical tensor from the boxes that the ranks hold.
