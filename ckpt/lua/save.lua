@@ -13,6 +13,7 @@ local fail = require "zt.fail"
 local log = require "zt.log"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
+local on_rank_zero = require "zt.on_rank_zero"
 local record = require "zt.ckpt.record"
 local rng = require "zt.ckpt.rng"
 local savers = require "zt.ckpt.savers"
@@ -81,6 +82,17 @@ local function stop(run, step)
   os.exit(STOPPED, true)
 end
 
+-- Refuses the folder of a run that has not ended, in this process or another one: two would number and remove its checkpoints.
+local function refuse_folder_of_run(folder, mesh)
+  on_rank_zero(mesh and mesh:world(), function()
+    local holder = native.run_holder(folder)
+    if holder and holder.is_alive then
+      fail("ckpt.save: the folder '%s' belongs to a run that has not ended (process %d on host '%s'): save that run by "
+        .. "ckpt.save(run, step), or give another folder", folder, holder.pid, holder.host)
+    end
+  end)
+end
+
 local function save(target, what, value)
   local options = check.options("ckpt.save", SCHEMA, value or {})
   local folder, named, step, run = parts(target, what, options)
@@ -90,7 +102,7 @@ local function save(target, what, value)
   local is_last = step == (run and run.steps)
   local is_time = not options.every or step % options.every == 0 or is_last
   if not is_time and not is_told then return nil end
-  if run then run:check_lock() end
+  if run then run:check_lock() else refuse_folder_of_run(folder, mesh) end
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
   list[#list + 1] = {"script", record(run, named)}

@@ -123,6 +123,17 @@ function TestMistakes:test_names_of_the_run()
   run:finish()
 end
 
+-- Only the run saves into its folder until it ends.
+function TestMistakes:test_the_folder_of_a_run()
+  local run = self:open()
+  local save = {run.path, {trainer = trainer_of(2)}, {step = 9, async = false, keep = 1}}
+  ckpt.save(run, 1, {async = false})
+  refused("belongs to a run that has not ended (process", ckpt.save, unpack(save))
+  lu.assertEquals(ckpt.find(run.path, mesh), run.path .. "/step_00000001")
+  run:finish()
+  lu.assertEquals(ckpt.save(unpack(save)), run.path .. "/step_00000009")
+end
+
 -- Removes a file of the last checkpoint. The message says how to go on, and that works.
 function TestMistakes:assert_incomplete(file)
   local path = self:train()
