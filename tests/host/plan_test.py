@@ -228,6 +228,25 @@ trainer:step{tokens = tokens, labels = tokens}
             self.assertEqual(result.status, status, result.err)
             self.assertIn(text, result.out + result.err)
 
+    def test_without_an_optimizer_the_plan_is_of_what_is_called(self):
+        script = self.script("""
+local zt = require "zt"
+local comm, nn, pipe = require "zt.comm", require "zt.nn", require "zt.pipe"
+local mesh = comm.mesh{pp = -1}
+local model = nn.gpt{layers = 6, hidden = 32, heads = 1, vocab = 50, seq = 8}
+local trainer = zt.trainer(zt.program(model, {eval_micro_batches = 4}):apply(pipe.split{axis = mesh.pp}), {})
+local tokens = zt.zeros({4, 8}, {dtype = "int64"})
+if arg[1] == "infer" then trainer:infer{tokens = tokens} else trainer:evaluate{tokens = tokens, labels = tokens} end
+""")
+        for call, kinds, word in (("infer", {"F", "RECV", "SEND"}, "infer "), ("evaluate", {"F", "COUNT", "RECV", "SEND"}, "evaluate ")):
+            planned = ztoolkit("plan", script, call, "--ranks", 2, "--compare", "gpipe,zb_v", "--json")
+            self.assertEqual(planned.status, 0, planned.err)
+            plan = json.loads(planned.out)
+            self.assertEqual({kind for of_rank in plan["kinds"] for kind in of_rank["actions"]} - {"FREE", "NORM"}, kinds)
+            seconds = [row["seconds"] for row in plan["compared"] if row["schedule"] == "gpipe"]
+            self.assertEqual(seconds, [plan["simulation"]["seconds"]])  # no backward
+            self.assertIn(f"\n{word}", ztoolkit("run", "--dry", script, call).out)
+
     def test_by_hand_the_plan_is_of_the_whole_step(self):
         step = self.plan(1, 2, 128, 100, options=("--ranks", 4))
         halves = SCRIPT.replace("trainer:step{", "trainer:forward{").replace("{4, 64}", "{2, 64}")

@@ -108,6 +108,16 @@ function TestAction:test_a_returned_value_is_an_error()
   trainer_with(function() return nil end):step(batch())
 end
 
+-- A script gets views: with another shape or memory, they would no longer be the unit's tensors.
+function TestAction:test_another_shape_or_memory_is_an_error()
+  for _, change in ipairs{
+    function(unit) unit.master:resize_{1} end, function(unit) unit.master:set_(zt.zeros{3}) end,
+    function(unit) unit.master:set_(unit.master:clone()) end,
+  } do
+    assert_refused("the action gave unit.master, which is float32[", function(_, unit) change(unit) end)
+  end
+end
+
 function TestAction:test_without_a_unit()
   local unit_seen, divisor = 1, nil
   trainer_with(function(_, unit, state) unit_seen, divisor = unit, state.grad_divisor end, "none"):step(batch())

@@ -6,6 +6,7 @@
 #include "arguments.h"
 #include "program/values.h"
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::lua {
 
@@ -18,6 +19,11 @@ struct ScriptRecord {
   Value::Table fields;
   std::map<std::string, ScriptRecord> parts = {};  // fields that are records
   std::string undeclared = {};                     // "full=param": fields that the action must not touch, and their resource
+  struct Shown {
+    std::string name;
+    at::Tensor view, own;  // what the script gets of a tensor, and the tensor
+  };
+  std::vector<Shown> tensors = {};
 };
 
 std::vector<std::string> words(const std::string& text) {
@@ -96,6 +102,22 @@ void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int co
   for (const auto& [key, part] : record.parts) check(key);
 }
 
+// Throws Misuse if the script has given a view other memory or another shape, which the tensor itself does not have.
+void check_views(const ScriptRecord& record) {
+  for (const auto& [name, view, own] : record.tensors) {
+    if (view.sizes() == own.sizes() && view.const_data_ptr() == own.const_data_ptr()) continue;
+    misuse(
+        "the action gave {}.{}, which is {}, another shape or memory: change its elements in place, as in unit.master:copy_(values)",
+        record.name, name, describe(own));
+  }
+  for (const auto& [key, part] : record.parts) check_views(part);
+}
+
+void add_view(ScriptRecord& record, const std::string& name, const at::Tensor& own) {
+  record.tensors.push_back({name, own.detach(), own});
+  record.fields[name] = record.tensors.back().view;
+}
+
 // Adds a tensor of a resource under its name, "grad_shard" or "state.exp_avg". An undefined one, and a buffer that may hold
 // another unit's values now, reads as nil.
 void add_tensor(ScriptRecord& record, const NamedTensor& named) {
@@ -104,14 +126,14 @@ void add_tensor(ScriptRecord& record, const NamedTensor& named) {
   record.names += " " + field;
   if (!named.tensor.defined() || named.memory == Memory::slot) return;
   if (dot == std::string::npos) {
-    record.fields[field] = named.tensor;
+    add_view(record, field, named.tensor);
     return;
   }
   ScriptRecord& part = record.parts[field];
   const std::string name = named.name.substr(dot + 1);
   part.name = record.name + "." + field;
   part.names += " " + name;
-  part.fields[name] = named.tensor;
+  add_view(part, name, named.tensor);
 }
 
 // Shows the tensors of all resources of the unit. `declared`: what the action may touch; null for everything.
@@ -176,6 +198,7 @@ Work LuaHandler::start(const Action& action, StepState& state) {
         name_, type_text(L, result));
   }
   if (has_unit) check_unchanged(L, unit, unit_at, unit_copy);
+  check_views(unit);
   check_unchanged(L, step, step_at, step_copy);
   if (writes_master_ && has_unit) state.units.at(action.target).round_master();
   return {};

@@ -137,7 +137,10 @@ Value outputs_value(const std::map<std::string, at::Tensor>& outputs) {
 int infer(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = check_step_batch(L, 2);
-  if (world(L).dry && !trainer->trains()) return end_dry_run(L, 1);
+  if (world(L).dry && !trainer->trains()) {
+    trainer->describe_inference();
+    return end_dry_run(L, 1);
+  }
   if (is_absent(L, 3)) {
     push(L, outputs_value(trainer->infer(batch)));
     return 1;

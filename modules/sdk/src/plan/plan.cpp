@@ -19,8 +19,9 @@ Communicator* control_of_all(const Program& program) {
   return program.mesh()->world()->control.get();
 }
 
-std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer) {
-  const std::shared_ptr<Plan> plan(new Plan(std::move(program), std::move(optimizer)));
+std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
+                                       Mode untrained) {
+  const std::shared_ptr<Plan> plan(new Plan(std::move(program), std::move(optimizer), untrained));
   const Coord coord = plan->program_->coord();
   for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);

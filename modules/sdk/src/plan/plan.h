@@ -25,20 +25,21 @@ using AxesSet = std::set<std::vector<std::string>>;
 
 // This rank's verified programs and what follows from them. Immutable, and pure but for `make`.
 //
-// Without an optimizer the plan has no training program, and the model is frozen. The main program is then that of evaluation,
+// Without an optimizer the plan has no training program, and the model is frozen. The main program is then that of `untrained`,
 // otherwise that of training: units, holders, memory and times follow from it.
 class Plan {
  public:
   // Builds the programs of all ranks and verifies them. Collective over the mesh. `optimizer` may be null; `program` must be
   // frozen then. Throws Misuse, on all ranks alike, with the verifier's refusals, or if the ranks built different programs or
   // multiply matrices by different providers.
-  static std::shared_ptr<const Plan> make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer);
+  static std::shared_ptr<const Plan> make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
+                                          Mode untrained = Mode::eval);
 
   const Program& program() const { return *program_; }
   const ModelInfo& model() const { return program_->info(); }
   const std::vector<NamedLayer>& layers() const { return program_->model()->positions(); }  // by position
   bool trains() const { return optimizer_ != nullptr; }
-  Mode main_mode() const { return trains() ? Mode::train : Mode::eval; }
+  Mode main_mode() const { return trains() ? Mode::train : untrained_; }
   std::vector<Mode> modes() const;  // that have a program
   const RankProgram& main() const { return rank_program(main_mode()); }
   const RankProgram& rank_program(Mode mode) const;            // throws Misuse for a training program without an optimizer
@@ -80,9 +81,10 @@ class Plan {
                       const ValueShapes& values) const;
 
  private:
-  Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer)
+  Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer, Mode untrained)
       : program_(std::move(program)),
         optimizer_(std::move(optimizer)),
+        untrained_(untrained),
         optimizer_states_(static_cast<int64_t>(state_names().size())) {}
   std::vector<std::shared_ptr<const RankProgram>> verified_programs(Mode mode) const;
   void check_units_alike() const;
@@ -92,6 +94,7 @@ class Plan {
 
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const Optimizer> optimizer_;
+  Mode untrained_;
   int64_t optimizer_states_;
   std::array<std::shared_ptr<const RankProgram>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const RankProgram>> of_ranks_;

@@ -82,7 +82,8 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
   if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : program.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
-  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", plan_->trains() ? "step" : "evaluate", main.micro_batches,
+  static constexpr const char* kCalls[] = {"step", "evaluate", "infer"};  // by Mode
+  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", kCalls[static_cast<size_t>(main.mode)], main.micro_batches,
                       main.actions.size(), actions);
   text += fmt::format("precision {}\n", main.precision.text());
   text += given_up_text() + wire_text();

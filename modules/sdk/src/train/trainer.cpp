@@ -168,6 +168,12 @@ int64_t Trainer::predict_activations(const StepBatch& batch) {
   return report_->predict_activations(plan_->cut(batch));
 }
 
+void Trainer::describe_inference() {
+  if (trains() || !options_.dry) misuse("only a dry trainer without an optimizer is described as it infers");
+  plan_ = Plan::make(program_, nullptr, Mode::generate);
+  report_ = std::make_unique<Report>(plan_);
+}
+
 Value Trainer::plan(const StepBatch& batch) {
   return plan_of_all_ranks(*plan_, batch);
 }
@@ -177,7 +183,8 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
   if (program && program->model() != program_->model())
     misuse("trainer:simulate: the program is of another model than the trainer's");
   if (!program) return zt::simulate(*plan_, batch, costs);
-  return zt::simulate(options_.optimizer ? program : program->frozen(), options_.optimizer, batch, costs);
+  if (options_.optimizer) return zt::simulate(program, options_.optimizer, batch, costs);
+  return zt::simulate(*Plan::make(program->frozen(), nullptr, plan_->main_mode()), batch, costs);
 }
 
 Costs Trainer::costs(const StepBatch& batch, int steps) {

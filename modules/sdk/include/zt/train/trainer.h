@@ -110,6 +110,8 @@ class Trainer : public Stateful {
   TrainerTensors& tensors() { return *tensors_; }
   const TrainerTensors& tensors() const { return *tensors_; }
 
+  // Lets what follows describe `infer` instead of `evaluate`. For a dry trainer without an optimizer.
+  void describe_inference();
   // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind.
   std::string report();
   std::vector<MemoryLine> memory();
