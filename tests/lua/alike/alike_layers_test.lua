@@ -30,7 +30,8 @@ end
 -- Returns a trainer of a model with the layer "own".
 local function trained(layer)
   return trainer_of(nn.sequential{
-    {"embedding", nn.embedding{vocab = 11, hidden = HIDDEN}}, {"source", source()}, {"own", layer},
+    {"embedding", nn.embedding{vocab = 11, hidden = HIDDEN}}, {"source", source()},
+    {"dispatch", moe.dispatch{experts = 2, hidden = HIDDEN, axis = mesh.ep}}, {"own", layer},
     {"head", nn.lm_loss{vocab = 11, hidden = HIDDEN}}, seed = 1,
   })
 end
@@ -51,7 +52,7 @@ local LAYERS = {
   ["nn.mlp"] = {{hidden = HIDDEN, ffn = 8}, "residual_std", 0.5},
   ["nn.residual"] = {{}, "dropout", 0.5},
   ["nn.rmsnorm"] = {{hidden = HIDDEN}, "eps", 0.5},
-  ["moe.combine"] = {{experts = 2, hidden = HIDDEN, axis = mesh.ep}, "axis", mesh.dp},
+  ["moe.combine"] = {{experts = 2, hidden = HIDDEN, axis = mesh.ep}, "overlap", true},
   ["moe.dispatch"] = {{experts = 2, hidden = HIDDEN}, "planned_rows", 2},
   ["moe.experts"] = {{experts = 2, expert = nn.mlp{hidden = HIDDEN, ffn = 8}}, "expert",
                      nn.mlp{hidden = HIDDEN, ffn = 8, activation = "relu"}, "expert.activation"},
@@ -121,7 +122,7 @@ function TestAlikeLayers:test_every_option_of_a_router()
     {"bias_rate", {bias = true}, {bias = true, bias_rate = 0.5}},
     {"losses.z", {}, {losses = {z = 1}}},
     {"losses.of", {losses = {balance = 1}}, {losses = {balance = 1, of = "first"}}},
-    {"batch_axes.1", {losses = batch, batch_axes = {"dp", "ep"}}, {losses = batch, batch_axes = {"ep", "dp"}}},
+    {"batch_axes[1]", {losses = batch, batch_axes = {"dp", "ep"}}, {losses = batch, batch_axes = {"ep", "dp"}}},
     {"capacity.train", {capacity = {}}, {capacity = {train = 2}}},
     {"capacity.keep", {capacity = {}}, {capacity = {keep = "random"}}},
     {"choice", {capacity = {}}, {capacity = {}, choice = "expert"}},

@@ -47,6 +47,13 @@ function TestAlike:test_options_of_the_trainer()
           "the schedule is not given on rank 0 and constant on rank 1 of 'dp'")
 end
 
+function TestAlike:test_one_rank_without_an_optimizer()
+  if ranks == 1 then lu.skip "needs two ranks" end
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 1, vocab = 11, seq = 4}
+  lu.assertErrorMsgContains("the optimizer is adamw on rank 0 and not given on rank 1 of 'dp'", zt.trainer,
+    zt.program(model):apply(zero.shard{axis = mesh.dp}), rank == 0 and {optimizer = optim.adamw{lr = 0.1}} or {})
+end
+
 -- A layer in Lua whose values were drawn after another seed on each rank.
 function TestAlike:test_initial_values()
   zt.manual_seed(rank)
@@ -68,6 +75,10 @@ function TestAlike:test_options_of_layers_in_lua()
   local own = nn.layer{options = {scale = rank + 2}, forward = function(_, h) return h end}
   refuses({layer = own}, "the option 'options.scale' of layer 'extra' is 2 on rank 0 and 3 on rank 1 of 'dp'")
   if ranks == 1 then lu.skip "needs two ranks" end
+  for _, case in ipairs{{"options.a", {a = {}}, {}}, {'options["a.b"]', {["a.b"] = 1}, {a = {b = 1}}}} do
+    local layer = nn.layer{options = case[rank + 2], forward = function(_, h) return h end}
+    refuses({layer = layer}, ("the option '%s' of layer 'extra' is "):format(case[1]))
+  end
   local loss = zt.loss(function(out) return out.h:mean() end, {inputs = {"h"}, reduction = rank == 0 and "mean" or "sum"})
   local model = nn.sequential{{"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"loss", loss}, seed = 1}
   lu.assertErrorMsgContains("the option 'options.reduction' of layer 'loss' is ", zt.trainer,

@@ -68,14 +68,16 @@ TEST(OptionTexts, ShowListsTablesAndAnyValue) {
                                       {"axes", Value::List{"dp", "ep"}},
                                       {"limit", 7},
                                       {"inner", inner},
-                                      {"any", Value::Table{{"x", Value::List{1, "y"}}}}});
-  for (const auto& [name, text] : OptionTexts{{"axes.1", "\"dp\""},
-                                              {"axes.2", "\"ep\""},
+                                      {"any", Value::Table{{"x", Value::List{1, "y"}}, {"a.b", 2}, {"none", Value::Table()}}}});
+  for (const auto& [name, text] : OptionTexts{{"axes[1]", "\"dp\""},
+                                              {"axes[2]", "\"ep\""},
                                               {"limit", "7"},
-                                              {"inner.width", "0.1"},
+                                              {"inner.width", "0[1]"},
                                               {"inner.shape", "\"square\""},
-                                              {"any.x.1", "1"},
-                                              {"any.x.2", "\"y\""}})
+                                              {"any.x[1]", "1"},
+                                              {"any.x[2]", "\"y\""},
+                                              {"any[\"a.b\"]", "2"},
+                                              {"any.none", "{}"}})
     EXPECT_EQ(texts.at(name), text) << name;
 }
 

@@ -57,10 +57,10 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
 }  // namespace
 
 Facts facts_of(const Program& program, const TrainerOptions& options) {
-  Facts facts;
-  add_model(*program.model(), program.info(), facts);
+  Facts facts;  // without an optimizer all parameters are frozen, so it stands before the model
   facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
   if (options.optimizer) add_options("the optimizer", *options.optimizer, facts);
+  add_model(*program.model(), program.info(), facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_options("the schedule", *options.schedule, facts);
   facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));

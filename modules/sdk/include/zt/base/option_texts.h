@@ -8,8 +8,11 @@
 
 namespace zt {
 
-// By name; that of an option in a table within the table is "capacity.train". An option without a value has no entry.
+// By name. An option without a value has no entry.
 using OptionTexts = std::map<std::string, std::string>;
+
+// Returns the name of an option in a table: "capacity.train", or `names["a.b"]` for a key that no name in Lua can be.
+std::string member_name(const std::string& table, const std::string& key);
 
 // A base of what scripts make from a table of options and ranks must make alike.
 struct MadeFromOptions {

@@ -142,11 +142,11 @@ void add_text(const std::string& name, const T& options, OptionTexts& texts) {
 }
 template <class V>
 void add_text(const std::string& name, const std::vector<V>& list, OptionTexts& texts) {
-  for (size_t i = 0; i < list.size(); ++i) add_text(fmt::format("{}.{}", name, i + 1), list[i], texts);
+  for (size_t i = 0; i < list.size(); ++i) add_text(fmt::format("{}[{}]", name, i + 1), list[i], texts);
 }
 template <class V>
 void add_text(const std::string& name, const std::map<std::string, V>& table, OptionTexts& texts) {
-  for (const auto& [key, value] : table) add_text(name + "." + key, value, texts);
+  for (const auto& [key, value] : table) add_text(member_name(name, key), value, texts);
 }
 template <class V>
 void add_text(const std::string& name, const std::optional<V>& value, OptionTexts& texts) {
