@@ -10,22 +10,6 @@ namespace zt::moe {
 
 namespace {
 
-// Throws Misuse if a token has an expert twice: its weight would count twice.
-void check_distinct(const at::Tensor& experts) {
-  const int64_t routes = experts.size(2);
-  const auto* first = experts.const_data_ptr<int64_t>();
-  for (const auto* own = first; own != first + experts.numel(); own += routes) {
-    for (int64_t i = 1; i < routes; ++i) {
-      if (own[i] < 0 || std::find(own, own + i, own[i]) == own + i) continue;
-      const int64_t token = (own - first) / routes;
-      misuse(
-          "the experts that it returns must differ for each token, but token {} of sample {} has expert {} twice: give -1 for "
-          "an empty route",
-          token % experts.size(1), token / experts.size(1), own[i]);
-    }
-  }
-}
-
 class ScriptSelection final : public Selection {
  public:
   explicit ScriptSelection(std::shared_ptr<lua::Callable> function)
@@ -40,7 +24,6 @@ class ScriptSelection final : public Selection {
                           const at::Tensor own = scores.view({candidates.samples, candidates.tokens, -1}).clone();
                           const at::Tensor experts = call(own).cpu().contiguous();
                           check_routes(experts, candidates, "the experts that it returns");
-                          check_distinct(experts);
                           return experts.view({-1, candidates.routes}).clone();
                         });
   }

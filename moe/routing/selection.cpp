@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <limits>
 
@@ -109,6 +110,20 @@ class BalancedSelection final : public Selection {
   }
 };
 
+// Throws Misuse if a token has an expert twice: its weight would count twice.
+void check_distinct(const at::Tensor& experts, const std::string& name) {
+  const int64_t routes = experts.size(2);
+  const auto* first = experts.const_data_ptr<int64_t>();
+  for (const auto* own = first; own != first + experts.numel(); own += routes) {
+    for (int64_t i = 1; i < routes; ++i) {
+      if (own[i] < 0 || std::find(own, own + i, own[i]) == own + i) continue;
+      const int64_t token = (own - first) / routes;
+      misuse("{} must differ for each token, but token {} of sample {} has expert {} twice: give -1 for an empty route", name,
+             token % experts.size(1), token / experts.size(1), own[i]);
+    }
+  }
+}
+
 }  // namespace
 
 Selection::~Selection() = default;
@@ -127,6 +142,7 @@ void check_routes(const at::Tensor& experts, const Candidates& candidates, const
     misuse("{} must be int64 [{}], got {}", name, fmt::join(sizes, ", "), describe(experts));
   if (experts.numel() > 0 && (experts.min().item<int64_t>() < -1 || experts.max().item<int64_t>() >= candidates.experts()))
     misuse("{} name experts outside of 0 to {}", name, candidates.experts() - 1);
+  check_distinct(experts.contiguous(), name);
 }
 
 }  // namespace zt::moe

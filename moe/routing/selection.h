@@ -42,8 +42,8 @@ class Selection {
 // Returns the selection that the options name, or their own one.
 std::shared_ptr<const Selection> make_selection(const RouterOptions& options);
 
-// Throws Misuse unless `experts` is int64 [samples, tokens, routes], in host memory, with experts or -1. `name` begins the
-// message: "the recorded routes 'routes'".
+// Throws Misuse unless `experts` is int64 [samples, tokens, routes], in host memory, with experts or -1, and no expert twice
+// for a token. `name` begins the message: "the recorded routes 'routes'".
 void check_routes(const at::Tensor& experts, const Candidates& candidates, const std::string& name);
 
 }  // namespace zt::moe

@@ -87,7 +87,8 @@ TEST(Selection, OfRoutesIsChecked) {
   const Candidates candidates{scores, scores, counted, 2, 4, 2};
   const auto check = [&](const at::Tensor& experts) { check_routes(experts, candidates, "these"); };
   check(at::full({2, 4, 2}, -1, at::kLong));
-  check(at::full({2, 4, 2}, 3, at::kLong));
+  check(at::tensor({3, 0}, at::kLong).expand({2, 4, 2}));
+  EXPECT_THROW(check(at::full({2, 4, 2}, 3, at::kLong)), Misuse);
   EXPECT_THROW(check(at::full({2, 4, 2}, 4, at::kLong)), Misuse);
   EXPECT_THROW(check(at::full({2, 4, 2}, -2, at::kLong)), Misuse);
   EXPECT_THROW(check(at::full({2, 4, 3}, 0, at::kLong)), Misuse);

@@ -72,7 +72,7 @@ TEST(OptionTexts, ShowListsTablesAndAnyValue) {
   for (const auto& [name, text] : OptionTexts{{"axes[1]", "\"dp\""},
                                               {"axes[2]", "\"ep\""},
                                               {"limit", "7"},
-                                              {"inner.width", "0[1]"},
+                                              {"inner.width", "0.1"},
                                               {"inner.shape", "\"square\""},
                                               {"any.x[1]", "1"},
                                               {"any.x[2]", "\"y\""},
