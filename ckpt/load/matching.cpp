@@ -12,7 +12,7 @@ namespace zt::ckpt {
 namespace {
 
 constexpr size_t kShown = 10;  // names per group in a message
-constexpr std::string_view kExperts = ".experts.", kRouter = ".router.";
+constexpr std::string_view kExperts = ".experts.", kRouter = ".router.", kOptimizer = "optimizer/";
 
 // The options `only` and `map`.
 class NameRules {
@@ -112,6 +112,21 @@ void mark_ignored(const std::vector<std::string>& ignored, const std::map<std::s
     const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
     if (std::ranges::any_of(ignored, begins)) is_used[first + static_cast<size_t>(place)] = 1;
   }
+}
+
+// Throws Misuse if the option `only` asks for nothing but what the objects leave out on purpose.
+void check_asked(const Contents& wanted, const NameRules& names, const std::map<std::string, int>& saved) {
+  std::string left_out;
+  for (const std::string& name : std::views::keys(saved)) {
+    if (!names.is_asked_for(name)) continue;
+    if (std::ranges::none_of(wanted.ignored, [&](const std::string& prefix) { return name.starts_with(prefix); })) return;
+    left_out = name;
+  }
+  if (!left_out.empty())
+    misuse(
+        "`only` asks for '{}' and its like, for which the objects have no place: a trainer without an optimizer holds parameters "
+        "only",
+        left_out);
 }
 
 // Returns the part of a name before `word` ("model/blocks.1" of "model/blocks.1.experts.up.weight"), or nullopt.
@@ -235,6 +250,7 @@ Matches match(const Contents& wanted, const MasterIndex& index, const MatchOptio
   others.mark_used(saved_values, index.tensors.size(), matches.is_used);
   mark_ignored(wanted.ignored, saved, 0, matches.is_used);
   mark_ignored(wanted.ignored, saved_values, index.tensors.size(), matches.is_used);
+  check_asked(wanted, names, saved);
   match_tensors(wanted, index, {names, others, saved}, options, matches);
   for (const auto& [name, value] : wanted.values) {
     if (!names.is_asked_for(name) || others.refuse(name)) continue;
@@ -271,6 +287,11 @@ std::string problems(const Matches& matches, const MasterIndex& index, const std
   add_group(text, "of another kind", matches.of_another_kind);
   if (!matches.of_other_experts.empty())
     text += "\na load neither adds nor removes experts: make the model with the checkpoint's number, or leave the layers out";
+  const auto is_of_optimizer = [](const std::string& name) { return name.find(kOptimizer) != std::string::npos; };
+  const bool has_optimizer =
+      std::ranges::any_of(index.tensors, [&](const SavedTensor& tensor) { return is_of_optimizer(tensor.name); });
+  if (!has_optimizer && std::ranges::any_of(matches.missing, is_of_optimizer))
+    text += "\nthe checkpoint is of a trainer without an optimizer: take its parameters by ckpt.load(path, {model = trainer})";
   if (matches.could_upcycle)
     text += "\nexperts can start as copies of the checkpoint's dense MLPs: ckpt.load(path, {model = trainer}, {upcycle = true})";
   return text;

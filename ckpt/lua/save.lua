@@ -93,6 +93,17 @@ local function refuse_folder_of_run(folder, mesh)
   end)
 end
 
+-- What every checkpoint holds besides the objects.
+local OWN = {{"rng", "the script's random numbers"}, {"script", "the script"}}
+
+local function check_names(named)
+  for _, own in ipairs(OWN) do
+    if type(named) == "table" and rawget(named, own[1]) ~= nil then
+      fail("ckpt.save: every checkpoint has %s under the name '%s': give your value another name", own[2], own[1])
+    end
+  end
+end
+
 local function save(target, what, value)
   local options = check.options("ckpt.save", SCHEMA, value or {})
   local folder, named, step, run = parts(target, what, options)
@@ -103,6 +114,7 @@ local function save(target, what, value)
   local is_time = not options.every or step % options.every == 0 or is_last
   if not is_time and not is_told then return nil end
   if run then run:check_lock() else refuse_folder_of_run(folder, mesh) end
+  check_names(named)
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
   list[#list + 1] = {"script", record(run, named)}

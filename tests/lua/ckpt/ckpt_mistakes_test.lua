@@ -120,7 +120,9 @@ function TestMistakes:test_names_of_the_run()
   local why = "the run saves its own 'trainer' under that name: give this object another one in `objects`"
   refused(why, ckpt.save, run, 1, {objects = {trainer = other}})
   refused(why, ckpt.resume, run, {objects = {trainer = other}})
+  refused("every checkpoint has the script's random numbers under the name 'rng'", ckpt.save, run, 1, {objects = {rng = 1}})
   run:finish()
+  refused("every checkpoint has the script under the name 'script'", ckpt.save, run.path, {trainer = other, script = "mine"})
 end
 
 -- Only the run saves into its folder until it ends.
