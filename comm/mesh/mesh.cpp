@@ -87,9 +87,9 @@ class Factory {
     return common;
   }
 
-  // Logs one line per axis name and backend, over all meshes of the process.
+  // Logs one line per axis name of several ranks and backend, over all meshes of the process.
   void log_backend(const Group& group, const std::string& backend) const {
-    if (world_.rank != 0) return;
+    if (world_.rank != 0 || group.size() == 1) return;
     static std::mutex mutex;
     static std::set<std::string> logged;
     const std::string text = fmt::format("axis {}: {} ranks communicate over {}", group.name, group.size(), backend);

@@ -55,8 +55,8 @@ class TokenExchange : public ExchangeLayer, public LayerExtras {
   void check_axis(Context& context) const {
     const int ranks = options().ranks == 1 ? 1 : context.comm(options().axis).size();
     if (ranks != options().ranks)
-      misuse("it was made for {} ranks along axis '{}', and the program's mesh has {}: make it with an axis of that mesh",
-             options().ranks, options().axis, ranks);
+      misuse("it was made for {} along axis '{}', and the program's mesh has {}: make it with an axis of that mesh",
+             counted(options().ranks, "rank"), options().axis, ranks);
   }
 
   const std::shared_ptr<const Dispatcher> dispatcher_;
@@ -146,19 +146,17 @@ class CombineLayer final : public TokenExchange {
     const auto* dispatch = dynamic_cast<const DispatchLayer*>(sources[3]);
     if (!dispatch || sources[2] != sources[3])
       misuse("it needs the outputs `places` and `traffic` of one moe.dispatch: no other layer may output them between the two");
-    const auto need = [](const char* option, const auto& theirs, const auto& own) {
+    const auto need = [](const char* option, const std::string& theirs, const std::string& own) {
       if (theirs == own) return;
-      misuse(
-          "its {} is '{}', but the tokens that it combines were sent by a dispatch with '{}': give moe.dispatch and "
-          "moe.combine the same",
-          option, own, theirs);
+      misuse("it has {} = {}, and the dispatch that sent the tokens has {}: give moe.dispatch and moe.combine the same", option,
+             own, theirs);
     };
+    const auto axis = [](const ExchangeOptions& of) { return fmt::format("'{}' of {}", of.axis, counted(of.ranks, "rank")); };
     const ExchangeOptions& theirs = dispatch->options();
-    need("dispatcher", theirs.dispatcher, options().dispatcher);
-    need("axis", theirs.axis, options().axis);
-    need("number of ranks along the axis", theirs.ranks, options().ranks);
-    need("experts", theirs.experts, options().experts);
-    need("hidden", theirs.hidden, options().hidden);
+    need("dispatcher", "'" + theirs.dispatcher + "'", "'" + options().dispatcher + "'");
+    need("axis", axis(theirs), axis(options()));
+    need("experts", std::to_string(theirs.experts), std::to_string(options().experts));
+    need("hidden", std::to_string(theirs.hidden), std::to_string(options().hidden));
   }
   std::string kind() const override { return dispatcher_->kind_of("combine"); }
 

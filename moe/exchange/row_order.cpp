@@ -43,7 +43,7 @@ RowOrder order_rows(const at::Tensor& experts, int64_t count, int64_t padded_row
   if (padded_rows >= 0) {
     for (int64_t expert = 0; expert < count; ++expert) {
       if (used[static_cast<size_t>(expert)] > padded_rows)
-        misuse("expert {} has {} tokens and room for {}", expert, used[static_cast<size_t>(expert)], padded_rows);
+        misuse("expert {} has {} and room for {}", expert, counted(used[static_cast<size_t>(expert)], "token"), padded_rows);
     }
     order.counts.assign(static_cast<size_t>(count), padded_rows);
   }

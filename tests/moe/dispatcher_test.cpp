@@ -103,8 +103,8 @@ TEST(Dispatcher, OfADispatchAndACombineAreOfOneKind) {
     EXPECT_EQ(refusal(by_rows, by_rows), "");
     EXPECT_EQ(refusal(by_tokens, by_tokens), "");
     EXPECT_EQ(refusal(by_rows, by_tokens),
-              fmt::format("'combine' ({}combine): its dispatcher is 'all_gather', but the tokens that it combines were sent by a "
-                          "dispatch with 'all_to_all': give moe.dispatch and moe.combine the same",
+              fmt::format("'combine' ({}combine): it has dispatcher = 'all_gather', and the dispatch that sent the tokens has "
+                          "'all_to_all': give moe.dispatch and moe.combine the same",
                           ranks > 1 ? "gather_" : ""));
     EXPECT_NE(refusal(by_tokens, by_rows), "");
   }

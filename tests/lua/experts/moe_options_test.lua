@@ -178,13 +178,14 @@ function TestOptions:test_a_dispatch_and_a_combine_of_different_kinds()
     }
   end
   local function refused(text, of_dispatch, of_combine)
-    lu.assertErrorMsgContains("combine): its " .. text .. ": give moe.dispatch and moe.combine the same", model,
+    lu.assertErrorMsgContains("combine): it has " .. text .. ": give moe.dispatch and moe.combine the same", model,
                               of_dispatch, of_combine)
   end
-  local sent = " is '%s', but the tokens that it combines were sent by a dispatch with '%s'"
-  refused("dispatcher" .. sent:format("all_to_all", "all_gather"), {dispatcher = "all_gather"}, {})
-  refused("dispatcher" .. sent:format("all_gather", "all_to_all"), {}, {dispatcher = "all_gather"})
-  refused("axis" .. sent:format("dp", "ep"), {}, {axis = mesh.dp})
+  local sent = " = %s, and the dispatch that sent the tokens has %s"
+  refused("dispatcher" .. sent:format("'all_to_all'", "'all_gather'"), {dispatcher = "all_gather"}, {})
+  refused("dispatcher" .. sent:format("'all_gather'", "'all_to_all'"), {}, {dispatcher = "all_gather"})
+  local function axis(name, size) return ("'%s' of %d rank%s"):format(name, size, size == 1 and "" or "s") end
+  refused("axis" .. sent:format(axis("dp", mesh.dp.size), axis("ep", mesh.ep.size)), {}, {axis = mesh.dp})
   refused("experts" .. sent:format(8, 4), {}, {experts = 8})
   refused("hidden" .. sent:format(8, HIDDEN), {}, {hidden = 8})
   for _, options in ipairs{{}, {dispatcher = "all_gather"}} do lu.assertNotNil(model(options, options)) end

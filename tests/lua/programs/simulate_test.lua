@@ -131,7 +131,7 @@ end
 function TestMicroBatches:test_mistakes()
   local trainer = trainer_of(2)
   local function refused(message, list) lu.assertErrorMsgContains(message, trainer.step, trainer, list) end
-  refused("the list has 1 micro-batches, but a step of this program has 2", {batch(2)})
+  refused("the list has 1 micro-batch, but a step of this program has 2", {batch(2)})
   refused("argument 1, micro-batch 1: a batch (a table of tensors", {batch(2), 3})
   refused("the batch is empty", {batch(2), {}})
 end

@@ -78,7 +78,7 @@ function TestTrainers:test_without_an_optimizer_parameters_are_held_and_nothing_
     lu.assertEquals(trainer:evaluate(small.batch()).loss, full:evaluate(small.batch()).loss)
     local logits, same = trainer:infer{tokens = small.batch().tokens}, full:infer{tokens = small.batch().tokens}
     lu.assertTrue(logits.logits:equal(same.logits))
-    lu.assertStrContains(trainer:report(), "evaluate  1 micro-batches")
+    lu.assertStrContains(trainer:report(), "evaluate  1 micro-batch, ")
     local plan = trainer:plan(small.batch())[1]
     lu.assertEquals(plan.memory.gradients + plan.memory.optimizer + plan.memory.master, 0)
     lu.assertTrue(plan.memory.activations > 0)

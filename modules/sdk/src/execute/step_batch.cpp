@@ -20,10 +20,8 @@ std::vector<Batch> cut_evenly(const Batch& batch, int count) {
   check_batch(batch);
   const int64_t samples = samples_of(batch), part = samples / count;
   if (samples % count != 0) {
-    misuse(
-        "this rank's {} samples cannot be cut into {} micro-batches evenly: change the batch or micro_batches, or give a list of "
-        "micro-batches",
-        samples, count);
+    misuse("this rank's {} cannot be cut into {} evenly: change the batch or micro_batches, or give a list of micro-batches",
+           counted(samples, "sample"), counted(count, "micro-batch"));
   }
   std::vector<Batch> micro_batches(static_cast<size_t>(count));
   for (int m = 0; m < count; ++m) {
@@ -34,7 +32,8 @@ std::vector<Batch> cut_evenly(const Batch& batch, int count) {
 
 void check_list(const std::vector<Batch>& list, int count) {
   if (static_cast<int>(list.size()) != count)
-    misuse("the list has {} micro-batches, but a step of this program has {}: give one for each", list.size(), count);
+    misuse("the list has {}, but a step of this program has {}: give one for each",
+           counted(static_cast<int64_t>(list.size()), "micro-batch"), count);
   for (size_t m = 0; m < list.size(); ++m) {
     with_context([&] { return fmt::format("micro-batch {}", m); }, [&] { check_batch(list[m]); });
     if (names_of(list[m]) == names_of(list[0])) continue;

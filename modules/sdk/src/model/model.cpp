@@ -109,7 +109,8 @@ std::string summary(const ModelInfo& model) {
     text += fmt::format("{:<24} {:<12} {:>14} parameters{}\n", unit.name, model.positions[unit.positions.front()].kind, numel,
                         unit.trainable ? "" : ", frozen");
   }
-  return text + fmt::format("{} positions, {} units, {} parameters\n", model.positions.size(), model.units.size(), total);
+  return text + fmt::format("{}, {}, {}\n", counted(static_cast<int64_t>(model.positions.size()), "position"),
+                            counted(static_cast<int64_t>(model.units.size()), "unit"), counted(total, "parameter"));
 }
 
 }  // namespace zt

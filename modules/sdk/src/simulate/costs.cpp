@@ -137,7 +137,7 @@ Costs parse_costs(const Value& value) {
 
 std::string describe(const Hardware& hardware, const std::string& type) {
   const Efficiency& reached = hardware.efficiency;
-  std::string text = fmt::format("{} rank{} per machine", hardware.ranks_per_machine, hardware.ranks_per_machine == 1 ? "" : "s");
+  std::string text = counted(hardware.ranks_per_machine, "rank") + " per machine";
   if (const auto rate = hardware.flops.find(type); rate != hardware.flops.end())
     text += fmt::format(", {} {:.4g} TFLOP/s x {:.2g}", type, rate->second / 1e12, reached.flops);
   const auto add = [&](const std::string& what, double bandwidth, double part) {

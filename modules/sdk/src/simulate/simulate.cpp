@@ -84,8 +84,7 @@ SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, in
 std::string describe_program(const Plan& plan) {
   std::string text;
   for (const auto& pass : plan.program().passes()) text += pass->summary() + ", ";
-  const int count = plan.main().micro_batches;
-  return text + fmt::format("{} micro-batch{}", count, count == 1 ? "" : "es");
+  return text + counted(plan.main().micro_batches, "micro-batch");
 }
 
 int64_t tokens_of(const Batch& batch) {

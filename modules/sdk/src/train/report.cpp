@@ -83,8 +83,8 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : program.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
   static constexpr const char* kCalls[] = {"step", "evaluate", "infer"};  // by Mode
-  text += fmt::format("{:<9} {} micro-batches, {} actions: {}\n", kCalls[static_cast<size_t>(main.mode)], main.micro_batches,
-                      main.actions.size(), actions);
+  text += fmt::format("{:<9} {}, {}: {}\n", kCalls[static_cast<size_t>(main.mode)], counted(main.micro_batches, "micro-batch"),
+                      counted(static_cast<int64_t>(main.actions.size()), "action"), actions);
   text += fmt::format("precision {}\n", main.precision.text());
   text += given_up_text() + wire_text();
   if (std::ranges::any_of(plan_->rank_units().units, &Unit::is_node_shared))

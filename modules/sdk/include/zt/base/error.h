@@ -124,4 +124,9 @@ inline std::string with_article(std::string_view name) {
   return std::string(has_vowel ? "an " : "a ").append(name);
 }
 
+// Returns a number and a noun, in the plural unless the number is 1: "1 rank", "4 micro-batches".
+inline std::string counted(int64_t number, std::string_view noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : noun.ends_with("ch") ? "es" : "s");
+}
+
 }  // namespace zt
