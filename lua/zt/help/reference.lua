@@ -18,12 +18,24 @@ local function name_of(code, with_objects)
   return name .. (rest:match "^[({]" and "()" or "")
 end
 
+-- Adds the entries of a row of a table of fields: "| `full`, `grad` | what |" has two.
+local function add_fields(entries, record, row, number)
+  local cell, text = row:match "^| (`.-) | (.*) |$"
+  for field in (cell or ""):gmatch "`([%w_.]+)`" do
+    entries[#entries + 1] = {name = record .. field, code = record .. field, text = text, line = number}
+  end
+end
+
 --- Returns the entries of a document as a list of {name, code, text, example, line}. `with_objects`: also those of objects that
---- the Lua library makes, such as runs and engines, which the list of the API lacks.
+--- the Lua library makes, such as runs and engines, which the list of the API lacks, and of what functions of scripts are given:
+--- a table with the head `unit.` lists the fields of `unit`.
 function reference.entries(document, with_objects)
-  local entries, number = {}, 0
+  local entries, number, record = {}, 0, nil
   for line in (document .. "\n"):gmatch "(.-)\n" do
     number = number + 1
+    if not line:find "^|" then record = nil end
+    if record and with_objects then add_fields(entries, record, line, number) end
+    record = record or line:match "^| `(%l+%.)` |"
     local code, rest = line:match(with_objects and "^| `([^`]+)`[^|]* |(.*)$" or "^| `([^`]+)` |(.*)$")
     local name = code and name_of(code, with_objects)
     if name then
@@ -51,18 +63,21 @@ local function plain(name)
   return (name:gsub("%(%)$", ""):gsub("^zt%.", ""):gsub(":", "."):gsub("^%u%w*%.", string.lower))
 end
 
---- Returns the entries that `name` means: that of this name, or those whose last part it is, such as "shard" or "step". If there
--- are none, returns nil and the nearest name, or an empty string.
+--- Returns the entries that `name` means: that of this name, or those whose last part it is, such as "shard" or "step", or
+--- those of a type, module or record of that name, such as "Simulation", "zero" or "unit". If there are none, returns nil and the
+--- nearest name, or an empty string.
 function reference.find(entries, name)
-  local wanted, exact, ends, names = plain(name), {}, {}, {}
+  local wanted, exact, ends, begins, names = plain(name), {}, {}, {}, {}
   for _, entry in ipairs(entries) do
     local own = plain(entry.name)
     if own == wanted then exact[#exact + 1] = entry end
     if own:match "[^.]*$" == wanted then ends[#ends + 1] = entry end
+    if own:sub(1, #wanted + 1) == wanted:lower() .. "." then begins[#begins + 1] = entry end
     names[#names + 1] = entry.name:gsub("%(%)$", ""):gsub("^zt%.", "")
   end
   if #exact > 0 then return exact end
   if #ends > 0 then return ends end
+  if #begins > 0 then return begins end
   return nil, core.suggest(wanted, names)
 end
 
