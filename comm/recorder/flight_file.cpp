@@ -131,7 +131,12 @@ std::vector<Flight> read_flights(const std::string& folder) {
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     if (entry.path().extension() == ".json") flights.push_back(read_flight(entry.path()));
   }
-  if (error) fault("cannot read the flight records in {}: {}", folder, error.message());
+  if (error) {
+    fault(
+        "cannot read the flight records in {}: {}. A run writes them when it fails or is told to end; kill -USR1 of one of its "
+        "processes makes it write them at once",
+        folder, error.message());
+  }
   if (flights.empty()) fault("{} holds no flight records (rank*.json)", folder);
   std::sort(flights.begin(), flights.end(), [](const Flight& a, const Flight& b) { return a.rank < b.rank; });
   return flights;

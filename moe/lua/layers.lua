@@ -61,8 +61,8 @@ local function router_of(o)
   local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, select = o.select, std = o.std}
   for key, value in pairs(o.router) do
     if key ~= "std" and options[key] ~= nil and options[key] ~= value then
-      fail("moe.layers: %s is %s, but router.%s is %s: give %s once, beside router", key, tostring(options[key]), key,
-           tostring(value), key)
+      local values = type(value) == "function" and {"a function", "another one"} or {tostring(options[key]), tostring(value)}
+      fail("moe.layers: %s is %s, but router.%s is %s: give %s once, beside router", key, values[1], key, values[2], key)
     end
     options[key] = value
   end

@@ -22,6 +22,8 @@ local TestOptions = {}
 
 function TestOptions:test_the_table_router_contradicts_the_layers()
   fails("moe.layers: experts is 4, but router.experts is 2: give experts once, beside router", layers, {router = {experts = 2}})
+  fails("moe.layers: select is a function, but router.select is another one", layers,
+        {select = function() end, router = {select = function() end}})
   fails("moe.layers: top_k is 2, but router.top_k is 3", layers, {router = {top_k = 3}})
   fails("moe.layers: hidden is 16, but router.hidden is 8", layers, {router = {hidden = 8}})
   lu.assertEquals(#layers{top_k = 3, router = {top_k = 3, experts = 4, hidden = HIDDEN, std = 0.5}}, 4)
