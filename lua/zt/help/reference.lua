@@ -64,7 +64,7 @@ local function plain(name)
 end
 
 --- Returns the entries that `name` means: that of this name, or those whose last part it is, such as "shard" or "step", or
---- those of a type, module or record of that name, such as "Simulation", "zero" or "unit". If there are none, returns nil and the
+--- those of a type or record of that name, such as "Simulation" or "unit". If there are none, returns nil and the
 --- nearest name, or an empty string.
 function reference.find(entries, name)
   local wanted, exact, ends, begins, names = plain(name), {}, {}, {}, {}

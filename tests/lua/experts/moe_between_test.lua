@@ -124,7 +124,8 @@ function TestBetween:test_axes_of_other_sizes_are_refused()
   each(function(dispatcher)
     local layers = mixture(dispatcher)
     layers[4] = {"combine", moe.combine(exchange(dispatcher, {axis = other.ep}))}
-    lu.assertErrorMsgContains("it has axis = 'ep' of 1 rank, and the dispatch that sent the tokens has 'ep' of 2 ranks", model_of, layers)
+    lu.assertErrorMsgContains("it has axis = 'ep' of 1 rank, and the dispatch that sent the tokens has 'ep' of 2 ranks",
+                              model_of, layers)
   end)
 end
 
