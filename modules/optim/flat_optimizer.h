@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "groups.h"
 #include "kernels.h"
 #include "zt/base/isa.h"
 #include "zt/model/optimizer.h"
+#include "zt/model/param_groups.h"
 
 namespace zt::optim {
 

@@ -1,10 +1,9 @@
-#include "groups.h"
-
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "zt/model/param_groups.h"
 
 namespace zt::optim::test {
 namespace {

@@ -47,12 +47,19 @@ TensorBox* tensor_box(lua_State* L, int index) {
 const at::Tensor& tensor_of(const TensorBox& box) {
   if (box.state == TensorState::released) misuse("the tensor was released by :release(): it cannot be used any more");
   if (box.state == TensorState::left_scope) {
-    misuse("the tensor was made inside a zt.scope that has ended: return it from the scope's function to keep it");
+    misuse(
+        "the tensor was made inside a zt.scope, or the step of an optimizer, that has ended: return it from the scope's function to "
+        "keep it, or declare a state of the optimizer");
   }
   if (box.state == TensorState::left_forward) {
     misuse(
         "the tensor is a parameter of a layer whose forward has ended, and its memory may hold another parameter now: read it "
         "from self in every forward");
+  }
+  if (box.state == TensorState::left_step) {
+    misuse(
+        "the tensor was given to the step of an optimizer, which has ended, and its memory may hold other values now: copy what is "
+        "to be kept to a state of the optimizer");
   }
   return box.tensor;
 }
@@ -77,12 +84,20 @@ bool is_tensor(lua_State* L, int index) {
   return tensor_box(L, index) != nullptr;
 }
 
-void expire_parameter(lua_State* L, int index) {
+static void expire(lua_State* L, int index, TensorState state) {
   TensorBox* box = tensor_box(L, index);
   if (!box || box->state != TensorState::alive) return;
   binding_state(L).memory.forget(*box);
   box->tensor = at::Tensor();
-  box->state = TensorState::left_forward;
+  box->state = state;
+}
+
+void expire_parameter(lua_State* L, int index) {
+  expire(L, index, TensorState::left_forward);
+}
+
+void expire_shard(lua_State* L, int index) {
+  expire(L, index, TensorState::left_step);
 }
 
 at::Tensor check_tensor(lua_State* L, int index) {

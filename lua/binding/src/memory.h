@@ -9,7 +9,7 @@
 
 namespace zt::lua {
 
-enum class TensorState : uint8_t { alive, released, left_scope, left_forward };
+enum class TensorState : uint8_t { alive, released, left_scope, left_forward, left_step };
 
 // The full userdata of a tensor.
 struct TensorBox {

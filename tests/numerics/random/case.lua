@@ -13,13 +13,11 @@ local zt = require "zt"
 local comm, moe, nn, optim, pipe = require "zt.comm", require "zt.moe", require "zt.nn", require "zt.optim", require "zt.pipe"
 local ranks = require "zt.ranks"
 local batches, faults, layers = require "batches", require "faults", require "layers"
-local layouts, outcomes = require "layouts", require "outcomes"
+local layouts, optimizer_of, outcomes = require "layouts", require "optimizers", require "outcomes"
 
 local random = {}
 
 function random.names() return zt, moe, nn, optim, pipe, layers end
-
-local function optimizer_of(case) return optim[case.optimizer[1]](case.optimizer[2]) end
 
 -- A trainer of the case, laid out by `layout`, with the precision of the variant.
 local function trainer_of(case, variant, layout, values)
@@ -33,7 +31,7 @@ local function trainer_of(case, variant, layout, values)
   })
   program = layouts.apply(program, model, mesh, layout, variant.precision)
   if variant.fault and not variant.reference then program = faults.plant(variant.fault, program, layout) end
-  local options = {optimizer = optimizer_of(case), clip = case.clip or 0}
+  local options = {optimizer = optimizer_of(case.optimizer), clip = case.clip or 0}
   if variant.precision == "fp16" then options.fp16 = {loss_scale = 64} end
   return zt.trainer(program, options), model, mesh
 end
@@ -127,7 +125,7 @@ end
 -- one trains from now on in turns with the first.
 function events.beside(run, _, step, variant)
   if variant.reference or variant.fault then return end
-  local program, options = run.trainer.program, {optimizer = optimizer_of(run.case), on_nonfinite = "skip"}
+  local program, options = run.trainer.program, {optimizer = optimizer_of(run.case.optimizer), on_nonfinite = "skip"}
   local copy = zt.trainer(program, {})
   for _, tensor in ipairs(run.trainer:tensors()) do copy:set_parameter(tensor.name, run.trainer:parameter(tensor.name)) end
   local batch = batches.joined(batches.pieces(run.case, 300 + step, run.first, run.count, true))

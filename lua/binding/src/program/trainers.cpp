@@ -4,6 +4,7 @@
 #include "arguments.h"
 #include "hooks.h"
 #include "program/batches.h"
+#include "program/lua_optimizer.h"
 #include "program/open.h"
 #include "program/schedules.h"
 #include "program/values.h"
@@ -257,7 +258,7 @@ int program_text(lua_State* L) {
 }  // namespace
 
 void open_trainers(Module& module) {
-  module.function<make_trainer>("trainer");
+  module.function<make_trainer>("trainer").function<make_lua_optimizer>("optimizer");
   module.type<Trainer>()
       .method<step>("step")
       .method<evaluate>("evaluate")

@@ -122,7 +122,7 @@ class Step : public ActionHandler {
     Unit& unit = state.units[action.target];
     Scalars scalars = state.scalars;
     scalars.grad_scale = clip_factor(state) / state.grad_divisor;
-    FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor()};
+    FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor(), state.model};
     const auto& updates = updates_[action.target];
     const int64_t parts = action.number("parts", 1);
     if (parts == 1) optimizer_->step(shard, unit.grad_shard, updates, scalars);
@@ -136,7 +136,9 @@ class Step : public ActionHandler {
     const int64_t size = (chunk + parts - 1) / parts;
     std::vector<Segment> inside;
     for (Segment segment : segments) {
+      const int64_t before = segment.begin;
       segment.begin = std::max(segment.begin, part * size);
+      segment.first += segment.begin - before;
       segment.end = std::min(segment.end, (part + 1) * size);
       if (segment.begin < segment.end) inside.push_back(segment);
     }

@@ -102,7 +102,7 @@ std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const
     const ParamInfo& param = model.params[index];
     const int group = param.trainable ? optimizer.group_of(param) : -1;
     const OwnedRun owned = owned_run(param, unit);
-    if (group >= 0 && owned.count > 0) segments.push_back({index, group, owned.place, owned.place + owned.count});
+    if (group >= 0 && owned.count > 0) segments.push_back({index, group, owned.place, owned.place + owned.count, owned.first});
   }
   return segments;
 }

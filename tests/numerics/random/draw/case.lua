@@ -7,6 +7,7 @@ local draw_case = {}
 local optimizers = {
   {"adamw", {lr = 0.01, weight_decay = 0.1}}, {"adam", {lr = 0.01, weight_decay = 0.1}}, {"sgd", {lr = 0.05}},
   {"sgd", {lr = 0.02, momentum = 0.9}}, {"sgd", {lr = 0.02, momentum = 0.9, nesterov = true}}, {"lion", {lr = 0.003}},
+  {"lua_momentum", {lr = 0.02, weight_decay = 0.1}},
 }
 
 -- Draws layouts until one fits.

@@ -55,6 +55,7 @@ at::Tensor check_tensor(lua_State* L, int index);
 bool is_tensor(lua_State* L, int index);
 // Makes later uses of this tensor by the script an error. For the parameters that a layer's forward gets as arguments.
 void expire_parameter(lua_State* L, int index);
+void expire_shard(lua_State* L, int index);  // the same for what the step of an optimizer gets
 double check_number(lua_State* L, int index);
 int64_t check_integer(lua_State* L, int index);  // accepts integral numbers and 64-bit cdata
 bool check_boolean(lua_State* L, int index);

@@ -22,6 +22,7 @@ struct Segment {
   int group = 0;      // from Optimizer::group_of
   int64_t begin = 0;  // in elements of the shard
   int64_t end = 0;
+  int64_t first = 0;  // the element of the parameter's box at `begin`
 };
 
 // A shard of a unit's parameters (n elements) and of its optimizer state.
@@ -30,6 +31,7 @@ struct FlatState {
   std::map<std::string, at::Tensor> state;  // each [n], in the master's dtype
   // [n] bfloat16 or float16, for a float32 master: receives the updated master, rounded to nearest even. Undefined means no copy.
   at::Tensor copy = {};
+  const ModelInfo* model = nullptr;  // whose parameters the segments name; null where nothing needs their names
 };
 
 // Numbers that change from step to step.

@@ -9,7 +9,7 @@
 #include "zt/base/regex.h"
 #include "zt/model/model.h"
 
-namespace zt::optim {
+namespace zt {
 
 // The settings of a group of parameters.
 struct ParamGroup {
@@ -63,4 +63,4 @@ class GroupTable {
   std::vector<ParamGroup> groups_;  // two per entry (matrices, other parameters); the first two are the defaults
 };
 
-}  // namespace zt::optim
+}  // namespace zt

@@ -1,6 +1,6 @@
-#include "groups.h"
+#include "zt/model/param_groups.h"
 
-namespace zt::optim {
+namespace zt {
 
 namespace {
 
@@ -65,4 +65,4 @@ const ParamGroup& GroupTable::at(int index) const {
   return groups_[index];
 }
 
-}  // namespace zt::optim
+}  // namespace zt
