@@ -26,12 +26,18 @@ struct Gathered {
 
 constexpr int64_t kNoTokens = std::numeric_limits<int64_t>::max();  // of a rank whose step has failed
 
-// Collective: all ranks wait for each other. Throws PeerFailed on all of them if one has kNoTokens.
-Gathered find_longest(int64_t own, Communicator& control) {
+// Returns the largest number of the ranks. Collective: all of them wait for each other.
+int64_t longest_of(int64_t own, Communicator& control) {
   const at::Tensor longest = at::full({1}, own, at::kLong);
   control.all_reduce(longest, longest, ReduceOp::max).synchronize();
-  if (longest.item<int64_t>() == kNoTokens) throw PeerFailed();
-  return {own, longest.item<int64_t>(), control.size()};
+  return longest.item<int64_t>();
+}
+
+// Throws PeerFailed on all ranks if one has kNoTokens.
+Gathered find_longest(int64_t own, Communicator& control) {
+  const int64_t longest = longest_of(own, control);
+  if (longest == kNoTokens) throw PeerFailed();
+  return {own, longest, control.size()};
 }
 
 // Returns the rows of all ranks, [all, width]; `filler` in padding rows.
@@ -111,7 +117,7 @@ class AllGather final : public Dispatcher {
   }
 
   std::optional<ExchangeLayer::Started> join(Context& context) const override {
-    find_longest(kNoTokens, context.control(options_.axis));
+    longest_of(kNoTokens, context.control(options_.axis));
     return ExchangeLayer::Started{};
   }
 

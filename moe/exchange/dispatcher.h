@@ -53,7 +53,7 @@ struct PlannedRows {
   int64_t sent, received;
 };
 
-// One object serves the layers `dispatch` and `combine` of any number of trainers and threads. It lives as long as they do, so
+// Each layer `dispatch` or `combine` has one, which serves any number of trainers and threads. It lives as long as the layer, so
 // what it returns may refer to it.
 class Dispatcher {
  public:

@@ -72,8 +72,12 @@ ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path)
   options.top_k = table.top_k;
   options.capacity = table.capacity;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
-  with_context([&] { return path; }, [&] { return make_dispatcher(options); });  // throws if it cannot do what the options ask
   return options;
+}
+
+std::shared_ptr<Layer> made(std::shared_ptr<Layer> (*make)(const ExchangeOptions&), const ExchangeTable& table,
+                            const std::string& path) {
+  return with_context([&] { return path; }, [&] { return make(exchange_of(table, path)); });
 }
 
 // A function as `select` becomes a Selection.
@@ -92,12 +96,12 @@ std::shared_ptr<Layer> router(Value value) {
 
 std::shared_ptr<Layer> dispatch(const Value& value) {
   static const auto kSchema = exchange_schema("moe.dispatch");
-  return kSchema.make(value, [](const ExchangeTable& table) { return make_dispatch(exchange_of(table, kSchema.name())); });
+  return kSchema.make(value, [](const ExchangeTable& table) { return made(make_dispatch, table, kSchema.name()); });
 }
 
 std::shared_ptr<Layer> combine(const Value& value) {
   static const auto kSchema = exchange_schema("moe.combine");
-  return kSchema.make(value, [](const ExchangeTable& table) { return make_combine(exchange_of(table, kSchema.name())); });
+  return kSchema.make(value, [](const ExchangeTable& table) { return made(make_combine, table, kSchema.name()); });
 }
 
 struct ExpertsTable {

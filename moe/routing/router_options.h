@@ -107,7 +107,7 @@ struct RouterOptions {
   // Return whether the noise chooses all experts of a token, or all but the first.
   bool draws_all() const { return noise == Noise::gumbel; }
   bool draws_rest() const { return noise == Noise::gumbel_second || noise == Noise::jitter_gumbel_second; }
-  // Returns which promises about numbers these options give up, for Layer::gives_up.
+  // Returns which promises about numbers these options give up, for LayerExtras::gives_up.
   std::vector<std::string> given_up() const;
 };
 

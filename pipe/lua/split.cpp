@@ -51,7 +51,7 @@ int split(lua_State* L) {
   return 1;
 }
 
-// pipe.with_schedule(program, "zb_v") -> RankProgram
+// pipe.with_schedule(program, "zb_v") -> Program
 int change_schedule(lua_State* L) {
   const auto program = lua::check<Program>(L, 1);
   auto [name, schedule] = to_schedule(lua::check_value(L, 2), "pipe.with_schedule: the schedule");

@@ -161,13 +161,6 @@ ScriptRecord state_record(const StepState& state) {
               {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
 }
 
-// Restores the height of the stack on destruction, also after an exception.
-struct StackHeight {
-  lua_State* L;
-  int height;
-  ~StackHeight() { lua_settop(L, height); }
-};
-
 }  // namespace
 
 Work LuaHandler::start(const Action& action, StepState& state) {
@@ -178,7 +171,7 @@ Work LuaHandler::start(const Action& action, StepState& state) {
   const ScriptRecord step = state_record(state);
   lua_State* L = run_->begin();
   const int function = lua_gettop(L);
-  const StackHeight restored{L, function - 1};
+  const StackScope restored(L, function - 1);
   if (has_unit) push_record(L, unit);
   else lua_pushnil(L);
   push_record(L, step);

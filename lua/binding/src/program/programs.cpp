@@ -130,10 +130,9 @@ int verify_program(lua_State* L) {
   const auto program = check<Program>(L, 1);
   const auto programs = program->build_all(Mode::train);
   std::vector<const RankProgram*> by_rank;
-  for (const auto& program : programs) by_rank.push_back(program.get());
+  for (const auto& of_rank : programs) by_rank.push_back(of_rank.get());
   Value::List list;
-  for (const Refusal& refusal : verify(program->model()->info(), program->coord().shape, by_rank))
-    list.emplace_back(refusal.text());
+  for (const Refusal& refusal : verify(program->info(), program->coord().shape, by_rank)) list.emplace_back(refusal.text());
   push(L, Value(list));
   return 1;
 }

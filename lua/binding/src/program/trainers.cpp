@@ -187,8 +187,8 @@ int memory(lua_State* L) {
   return 1;
 }
 
-// trainer:plan(batch) -> a list with one entry per kind of rank: {ranks = "0-7", count, memory, actions, sent}; memory and sent
-// in bytes
+// trainer:plan(batch) -> a list with one entry per kind of rank: {ranks = "0-7", count, memory, actions, sent,
+// assumptions}; memory and sent in bytes
 int plan(lua_State* L) {
   push(L, check<Trainer>(L, 1)->plan(check_step_batch(L, 2)));
   return 1;

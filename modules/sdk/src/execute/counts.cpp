@@ -94,14 +94,14 @@ void check_ranks_alike(Communicator& comm, const int64_t* first, const std::opti
   if (is_alike && any_failed) throw PeerFailed(share_failure(comm, failure));
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
-    if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
-      misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
-             0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
     if (theirs[of_trainer] != first[of_trainer])
       misuse(
           "rank 0 {} trainer {} of the mesh and rank {} trainer {}, in the order in which they were made: all ranks of '{}' call "
           "step, evaluate and infer of one trainer before those of another",
           kRuns[first[running]], first[of_trainer], rank, theirs[of_trainer], comm.name());
+    if (theirs[running] != first[running] || theirs[at_step] != first[at_step])
+      misuse("rank {} {} at step {} where rank {} {} at step {}: step, evaluate and infer are called by all ranks of '{}' alike",
+             0, kDoing[first[running]], first[at_step], rank, kDoing[theirs[running]], theirs[at_step], comm.name());
     if (theirs[rate] != first[rate])
       misuse(
           "rank 0 has the learning rate {} in this step and rank {} has {}: ranks of '{}' that train one model need the same; do "

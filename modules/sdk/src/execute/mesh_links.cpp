@@ -17,8 +17,8 @@ bool RankPlace::is_first_copy(const std::vector<std::string>& axes) const {
   });
 }
 
-MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace where, const LinkNeeds& needs)
-    : Links(std::move(where), mesh ? mesh->next_number() : 0), mesh_(std::move(mesh)) {
+MeshLinks::MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace where, const LinkNeeds& needs, int trainer)
+    : Links(std::move(where), trainer), mesh_(std::move(mesh)) {
   if (!mesh_) {
     if (!needs.messages.empty())
       misuse("the program sends messages in channel '{}', but no pass gave it a mesh", needs.messages.front().channel);

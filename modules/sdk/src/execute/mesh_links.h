@@ -22,8 +22,8 @@ struct LinkNeeds {
 class MeshLinks final : public Links {
  public:
   // Makes what is needed. Collective over the mesh, unless nothing is needed: single axes have their communicators already.
-  // `mesh`: null means one rank, and every function that returns a way to others throws Misuse.
-  MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace place, const LinkNeeds& needs);
+  // `mesh`: null means one rank, and every function that returns a way to others throws Misuse. `trainer`: Links::trainer.
+  MeshLinks(std::shared_ptr<Mesh> mesh, RankPlace place, const LinkNeeds& needs, int trainer = 0);
 
   Communicator& comm(const std::vector<std::string>& axes) const override { return *axis(axes).communicator; }
   Communicator& control(const std::vector<std::string>& axes) const override { return *axis(axes).control; }

@@ -40,8 +40,8 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
 }
 
 std::vector<Mode> Plan::modes() const {
-  if (!trains()) return {Mode::eval, Mode::generate};
-  return {kModes.begin(), kModes.end()};
+  if (trains()) return {kModes.begin(), kModes.end()};
+  return {untrained_, untrained_ == Mode::eval ? Mode::generate : Mode::eval};
 }
 
 const RankProgram& Plan::rank_program(Mode mode) const {
@@ -119,13 +119,14 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
 
 // All modes use the same buffers.
 void Plan::check_units_alike() const {
+  static constexpr const char* kNames[] = {"training", "evaluation", "generation"};  // by Mode
   for (const Mode mode : modes()) {
     for (size_t unit = 0; unit < main().units.size(); ++unit) {
       if (rank_program(mode).units[unit] == main().units[unit]) continue;
       misuse(
           "the {} program holds unit '{}' in another way than the program of {} does: all modes use the same buffers. Where "
           "a training program was given whole, its 'unit' lines must be those of the passes: change the passes' options instead",
-          trains() ? "training" : "evaluation", model().units[unit].name, mode == Mode::eval ? "evaluation" : "generation");
+          kNames[static_cast<size_t>(main_mode())], model().units[unit].name, kNames[static_cast<size_t>(mode)]);
     }
   }
 }

@@ -40,7 +40,7 @@ class Plan {
   const std::vector<NamedLayer>& layers() const { return program_->model()->positions(); }  // by position
   bool trains() const { return optimizer_ != nullptr; }
   Mode main_mode() const { return trains() ? Mode::train : untrained_; }
-  std::vector<Mode> modes() const;  // that have a program
+  std::vector<Mode> modes() const;  // that have a program, the main one first
   const RankProgram& main() const { return rank_program(main_mode()); }
   const RankProgram& rank_program(Mode mode) const;            // throws Misuse for a training program without an optimizer
   const RankUnits& rank_units() const { return rank_units_; }  // the units of this rank, without buffers

@@ -266,13 +266,14 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
   const RankProgram* programs[] = {&forwards};
   const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
+  const ValueShapes none;  // forwards of the whole model receive nothing
   ValueShapes shapes;
   const size_t wanted = are_alike(inputs.micro_batches) ? 1 : inputs.micro_batches.size();
   for (size_t m = 0; m < wanted; ++m) {
     RehearsalInputs one = inputs;
     one.micro_batches = {inputs.micro_batches[m]};
     auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
-    Run run(one, forwards, whole, {});
+    Run run(one, forwards, whole, none);
     run.run([&](int index) {
       const int position = forwards.actions[index].target;
       for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {

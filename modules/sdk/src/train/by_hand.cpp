@@ -54,8 +54,7 @@ bool is_local_compute(const RankProgram& program, int begin, int end, const Mode
 }  // namespace
 
 void ByHand::refuse(const char* call) {
-  if (is_under_way())
-    misuse("trainer:{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);
+  if (is_under_way()) misuse("{}: forward / backward by hand are under way: finish with trainer:finish_step() first", call);
   is_open_ = false;
 }
 

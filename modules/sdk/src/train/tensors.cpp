@@ -79,14 +79,14 @@ void TrainerTensors::prepare_change(const char* call) {
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_.tensors().find(name);
-  prepare_change("set_parameter");
+  prepare_change("trainer:set_parameter");
   TensorChanges(store_).set_parameter(tensor, values, from);
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
   const int param = store_.tensors().find_parameter(name, "optimizer state");
-  prepare_change("set_optimizer_state");
+  prepare_change("trainer:set_optimizer_state");
   TensorChanges(store_).set_optimizer_state(param, state, values, from);
 }
 

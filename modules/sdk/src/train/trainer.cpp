@@ -29,7 +29,8 @@ namespace {
 
 std::unique_ptr<Store> make_store(const std::shared_ptr<const Plan>& plan, bool is_dry) {
   if (!is_dry) check_memory(*plan);
-  auto links = std::make_shared<const MeshLinks>(plan->program().mesh(), plan->place(), link_needs(*plan));
+  const auto& mesh = plan->program().mesh();
+  auto links = std::make_shared<const MeshLinks>(mesh, plan->place(), link_needs(*plan), mesh ? mesh->next_number() : 0);
   return std::make_unique<Store>(plan, std::move(links), is_dry ? Buffers::none : Buffers::allocated);
 }
 
@@ -101,22 +102,22 @@ bool Trainer::trains() const {
 
 StepResult Trainer::step(const StepBatch& batch) {
   require_optimizer(*plan_, "step");
-  by_hand().refuse("step");
+  by_hand().refuse("trainer:step");
   return runner().step(batch);
 }
 
 StepResult Trainer::evaluate(const StepBatch& batch) {
-  by_hand().refuse("evaluate");
+  by_hand().refuse("trainer:evaluate");
   return runner().evaluate(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
-  by_hand().refuse("infer");
+  by_hand().refuse("trainer:infer");
   return runner().infer(batch);
 }
 
 Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce) {
-  by_hand().refuse("infer");
+  by_hand().refuse("trainer:infer");
   return runner().infer(batch, reduce);
 }
 
@@ -190,7 +191,7 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
 Costs Trainer::costs(const StepBatch& batch, int steps) {
   require_optimizer(*plan_, "costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
-  by_hand().refuse("costs");
+  by_hand().refuse("trainer:costs");
   CostMeter meter(*plan_);
   for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runs().state()); });
   return meter.costs(plan_->cut(batch));
@@ -209,7 +210,7 @@ void Trainer::visit_tensors(Visitor& visitor) {
 }
 
 void Trainer::visit(Visitor& visitor) {
-  if (visitor.is_load()) by_hand().refuse("visit");
+  if (visitor.is_load()) by_hand().refuse("the load of a checkpoint");
   runs().health().require_alive();
   if (!visitor.is_load() && !visitor.precedes_load()) runs().health().require_sound();
   runs().drain();

@@ -116,7 +116,7 @@ class Mesh : public std::enable_shared_from_this<Mesh> {
   // first call for these arguments makes it, on the axis's communicator, and is collective over the two ranks; `join` is called
   // first for several axes. Calls with other names or depths make other channels.
   std::shared_ptr<Channel> channel(const std::vector<std::string>& axes, int from, int to, const std::string& name, int depth);
-  // Returns how often it was called, from 1. All ranks call it alike, so that it numbers what they make over the mesh.
+  // Returns how often it was called, from 1: it numbers what all ranks make over the mesh, in one order.
   int next_number() { return ++numbers_; }
   // Returns a mesh with other axes over the same ranks. Collective over the world.
   std::shared_ptr<Mesh> refactor(std::vector<AxisSize> axes);

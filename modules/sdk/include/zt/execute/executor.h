@@ -45,7 +45,7 @@ class StepRefused : public Misuse {
 struct RankData {
   const ModelInfo* model = nullptr;
   std::vector<Unit> units;             // one per unit of the model
-  std::vector<at::Tensor> parameters;  // by ModelInfo::params: what layers read, as leaf_of; undefined if not held
+  std::vector<at::Tensor> parameters;  // by ModelInfo::params: what layers read, as leaves_of; undefined if not held
   std::vector<at::Tensor> buffers;     // by ModelInfo::buffers; undefined if this rank does not run the layer
   ValueStore values;                   // between the positions that this rank runs, or exchanges with other ranks
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in

@@ -64,7 +64,8 @@ class StepControl;
 //
 // Invariants: (1) the units' buffers never move while the trainer lives; (2) between calls all parameters are current on every
 // rank once `drain` was called.
-// Threads: the rank's thread only. Calls are collective over the program's mesh.
+// Threads: the rank's thread only. Calls are collective over the program's mesh unless their comments say
+// otherwise.
 class Trainer : public Stateful {
  public:
   // Builds and verifies the programs of all ranks, then allocates the buffers and gives the parameters their initial values.
@@ -112,11 +113,12 @@ class Trainer : public Stateful {
 
   // Lets what follows describe `infer` instead of `evaluate`. For a dry trainer without an optimizer.
   void describe_inference();
-  // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind.
+  // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind. Not collective, nor are the next
+  // two.
   std::string report();
   std::vector<MemoryLine> memory();
-  // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent} for each kind
-  // of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
+  // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent, assumptions}
+  // for each kind of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
   Value plan(const StepBatch& batch);
   // Simulates a step over such a batch; see zt::simulate. Not collective. With a program of the same model, simulates that
   // instead of the trainer's own, with the trainer's optimizer; this is collective.
@@ -126,7 +128,7 @@ class Trainer : public Stateful {
   // before the next. Returns what the actions took, equal on all ranks. Throws Misuse if steps < 1, or as `step`.
   Costs costs(const StepBatch& batch, int steps);
   // Returns the peak of the bytes that a step over such a batch allocates. Its forwards and backwards run on tensors without
-  // memory. Throws Misuse, naming the layer, if an operator does not support such tensors.
+  // memory. Throws Misuse, naming the layer, if an operator does not support such tensors. Not collective.
   int64_t predict_activations(const StepBatch& batch);
   Trace& trace() { return trace_; }
   // The program; without an optimizer a frozen one.
