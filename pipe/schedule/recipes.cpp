@@ -41,7 +41,7 @@ const std::vector<Recipe>& recipes() {
       {"breadth_first", "all micro-batches of a chunk before the next chunk", 2, true, breadth_first},
       {"dualpipe_v", "forwards and backwards beside each other, both halves of the model on each rank", 2, false, dualpipe_v,
        at_least_twice_the_ranks},
-      {"gpipe", "all forwards, then all backwards", 1, false, gpipe},
+      {"gpipe", "all forwards, then all backwards", 1, false, breadth_first},
       {"interleaved", "one_f_one_b with several chunks per rank", 2, true, interleaved, multiple_of_ranks},
       {"interleaved_zb", "interleaved with split backwards: W fills the gaps", 2, true, interleaved_zb, multiple_of_ranks},
       {"one_f_one_b", "forwards and backwards in turns, with the fewest activations", 1, false, one_f_one_b},

@@ -34,7 +34,6 @@ PipelineSchedule make_schedule(const std::string& name, Shape shape);
 PipelineSchedule forwards_only(const PipelineSchedule& schedule, int micro_batches);
 
 // The recipes, each for numbers of micro-batches that it can use. The files name the papers.
-PipelineSchedule gpipe(const Shape& shape);
 PipelineSchedule one_f_one_b(const Shape& shape);
 PipelineSchedule interleaved(const Shape& shape);
 PipelineSchedule breadth_first(const Shape& shape);
