@@ -101,11 +101,8 @@ int lock_run(lua_State* L) {
 int run_holder(lua_State* L) {
   const auto holder = ckpt::run_holder(check_path(L, 1));
   if (!holder) return 0;
-  const Value::Table found{{"host", Value(holder->host)},
-                           {"pid", Value(holder->pid)},
-                           {"is_alive", Value(holder->is_alive)},
-                           {"silent", Value(holder->silent)}};
-  lua::push(L, Value(found));
+  lua::push(L, Value(Value::Table{
+                   {"host", holder->host}, {"pid", holder->pid}, {"is_alive", holder->is_alive}, {"silent", holder->silent}}));
   return 1;
 }
 
