@@ -148,9 +148,7 @@ int find(lua_State* L) {
 
 // is_stop_requested(mesh or nil) -> true if a signal told any rank to stop. Collective.
 int stop_requested(lua_State* L) {
-  std::vector<uint8_t> flag{static_cast<uint8_t>(is_stop_requested())};
-  ranks_of(L, 1).max(flag);
-  lua::push(L, flag[0] != 0);
+  lua::push(L, ranks_of(L, 1).any(is_stop_requested()));
   return 1;
 }
 
