@@ -7,7 +7,6 @@
 #include "folder/store.h"
 #include "load/loader.h"
 #include "load/tensor_reader.h"
-#include "load/verify.h"
 #include "module.h"
 #include "zt/base/tensor.h"
 #include "zt/io/posix_fs.h"
