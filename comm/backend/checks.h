@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/channel_plan.h"
 #include "core/group.h"
 #include "core/operation.h"
 
