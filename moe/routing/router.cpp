@@ -5,14 +5,11 @@
 #include <algorithm>
 
 #include "routing/losses.h"
-#include "routing/mask.h"
 #include "routing/noise.h"
-#include "routing/report.h"
 #include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
-#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 
