@@ -45,19 +45,18 @@ Whole whole_of(const Routed& routed, const RouterOptions& options, Context& cont
   return {sums.narrow(0, 0, load.numel()), last[0], last[1], last[2]};
 }
 
-// Returns where the batch field is not 0.
-at::Tensor nonzero_places(const TokenShape& shape, const std::string& field, Context& context) {
+// Returns where the batch field, [samples, tokens], is not 0.
+at::Tensor nonzero_places(at::IntArrayRef shape, const std::string& field, Context& context) {
   const at::Tensor values = context.batch(field);
-  const int64_t sizes[] = {shape.samples, shape.tokens};
-  if (values.sizes() != at::IntArrayRef(sizes))
+  if (values.sizes() != shape)
     misuse(
         "the batch field '{}' says which tokens count, so it must be [{}, {}], one number per token, got {}: give the router "
         "another field by `mask`, or mask = \"none\"",
-        field, shape.samples, shape.tokens, describe(values));
+        field, shape[0], shape[1], describe(values));
   return values.cpu().ne(0).flatten();
 }
 
-at::Tensor given_tokens(const TokenShape& shape, const std::string& mask, Context& context) {
+at::Tensor given_tokens(at::IntArrayRef shape, const std::string& mask, Context& context) {
   if (!mask.empty()) return nonzero_places(shape, mask, context);
   if (context.has_batch("loss_mask")) return nonzero_places(shape, "loss_mask", context);
   return context.has_batch("padding") ? nonzero_places(shape, "padding", context).logical_not() : at::Tensor();
@@ -73,9 +72,9 @@ at::Tensor number(double value) {
 
 }  // namespace
 
-at::Tensor counted_tokens(const TokenShape& shape, const std::string& mask, Context& context) {
+at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& mask, Context& context) {
   if (mask == "none") return {};
-  const at::Tensor counted = given_tokens(shape, mask, context);
+  const at::Tensor counted = given_tokens({samples, tokens}, mask, context);
   return counted.defined() && counted.all().item<bool>() ? at::Tensor() : counted;
 }
 

@@ -12,15 +12,11 @@
 
 namespace zt::moe {
 
-struct TokenShape {
-  int64_t samples, tokens;
-};
-
 // Returns bool [samples * tokens] in host memory; undefined if all tokens count. `mask` names a batch field [samples, tokens]
 // with a number other than 0 (or true) for tokens that count. "none": all count. Empty: the field `loss_mask`; without it those
 // of which the field `padding`, from data.documents, is false; without both, all count. Throws Misuse if the field is missing or
 // of another shape.
-at::Tensor counted_tokens(const TokenShape& shape, const std::string& mask, Context& context);
+at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& mask, Context& context);
 
 // The result of routing, on which the losses depend. Tokens are [samples * tokens per sample, ...].
 struct Routed {
