@@ -32,13 +32,6 @@ void push(lua_State* L, const PipelineStep& step) {
   lua::push(L, std::make_shared<PipelineStep>(step));
 }
 
-// Pushes what `function` makes of argument 1, a T.
-template <class T, auto function>
-int pushed(lua_State* L) {
-  lua::push(L, function(*lua::check<T>(L, 1)));
-  return 1;
-}
-
 // Pushes whether arguments 1 and 2 are equal.
 template <class T>
 int are_equal(lua_State* L) {
@@ -148,6 +141,7 @@ int check_schedule(lua_State* L) {
 }  // namespace
 
 void open_schedules(lua::Module& module) {
+  using lua::pushed;
   using Step = PipelineStep;
   using Schedule = PipelineSchedule;
   module.function<make_task<TaskKind::forward>>("F")

@@ -89,6 +89,12 @@ inline void push(lua_State* L, const std::string& value) {
   lua_pushlstring(L, value.data(), value.size());
 }
 void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, a 64-bit cdata above
+// A native function that pushes function(argument 1, a T), for example a getter.
+template <class T, auto function>
+int pushed(lua_State* L) {
+  push(L, function(*check<T>(L, 1)));
+  return 1;
+}
 
 // Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
 // outlive the lua_State and may be destroyed on any thread.
