@@ -7,9 +7,7 @@
 
 #include "core/bytes.h"
 #include "queue/queued_backend.h"
-#include "shm/all_reduce.h"
-#include "shm/pair_lane.h"
-#include "shm/read_list.h"
+#include "shm/collectives.h"
 #include "shm/share.h"
 #include "shm/shared_channel.h"
 #include "zt/base/error.h"
