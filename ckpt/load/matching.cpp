@@ -177,10 +177,6 @@ void note_shape(const TensorPart& wanted, const SavedTensor& saved, Matches& mat
   }
 }
 
-bool is_kind(const Contents& wanted, const std::string& name) {
-  return std::ranges::any_of(wanted.kinds, [&](const StatedKind& stated) { return stated.name == name; });
-}
-
 // The rules by which saved names are matched.
 struct MatchRules {
   const NameRules& names;
@@ -256,7 +252,8 @@ Matches match(const Contents& wanted, const MasterIndex& index, const MatchOptio
     if (!names.is_asked_for(name) || others.refuse(name)) continue;
     const auto found = saved_values.find(name);
     if (found == saved_values.end()) {
-      if (!is_kind(wanted, name)) matches.missing.push_back(name);  // older checkpoints state no kind
+      const bool is_kind = std::ranges::find(wanted.kinds, name, &StatedKind::name) != wanted.kinds.end();
+      if (!is_kind) matches.missing.push_back(name);  // older checkpoints state no kind
       continue;
     }
     matches.is_used[index.tensors.size() + found->second] = 1;

@@ -49,11 +49,6 @@ std::string text_of_mesh(const Mesh& mesh) {
   return fmt::format("mesh {} (rank {} of {})", mesh.shape().text(), mesh.rank(), mesh.shape().world_size());
 }
 
-int work_wait(lua_State* L) {
-  lua::check<Work>(L, 1)->wait();
-  return 0;
-}
-
 // verdict(folder) -> a text that says who waits for whom, and the list of the ranks whose flight records lie in the folder
 int read_verdict(lua_State* L) {
   const auto flights = read_flights(lua::check_string(L, 1));
@@ -80,11 +75,11 @@ void open(lua::Module& module) {
       .method<mesh_axis>("axis")
       .method<mesh_join>("join")
       .method<mesh_refactor>("refactor")
-      .method<pushed<Mesh, [](Mesh& mesh) { return mesh.world(); }>>("world")
+      .method<pushed<Mesh, &Mesh::world>>("world")
       .fallback<mesh_axis>()
       .metamethod<pushed<Mesh, text_of_mesh>>("__tostring");
   open_axis(module);
-  module.type<Work>().method<work_wait>("wait").method<pushed<Work, [](const Work& work) { return work.done(); }>>("done");
+  module.type<Work>().method<lua::called<Work, &Work::wait>>("wait").method<pushed<Work, &Work::done>>("done");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

@@ -137,11 +137,6 @@ int recv(lua_State* L) {
   return push_work(L, communicator(L).recv(lua::check_tensor(L, 2), check_rank(L, 3), options.async()));
 }
 
-int barrier(lua_State* L) {
-  communicator(L).barrier();
-  return 0;
-}
-
 // axis:gather_values(value) -> a list of every rank's value, rank 0 first
 int gather_values(lua_State* L) {
   Value::List values = lua::check<Axis>(L, 1)->control->all_gather_values(lua::check_value(L, 2));
@@ -206,13 +201,13 @@ void open_axis(lua::Module& module) {
       .method<all_to_all>("all_to_all")
       .method<send>("send")
       .method<recv>("recv")
-      .method<barrier>("barrier")
+      .method<lua::called<Axis, [](const Axis& axis) { axis.communicator->barrier(); }>>("barrier")
       .method<gather_values>("gather_values")
       .method<allocate>("allocate")
       .method<duplicate>("duplicate")
       .method<set_timeout>("set_timeout")
       .method<drain>("drain")
-      .getter<pushed<Axis, [](const Axis& axis) { return axis.name; }>>("name")
+      .getter<pushed<Axis, &Axis::name>>("name")
       .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.size}; }>>("size")
       .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("rank")
       .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("coordinate")

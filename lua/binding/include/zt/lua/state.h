@@ -89,11 +89,17 @@ inline void push(lua_State* L, const std::string& value) {
   lua_pushlstring(L, value.data(), value.size());
 }
 void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, a 64-bit cdata above
-// A native function that pushes function(argument 1, a T), for example a getter.
+
+// --- native functions of one argument, a T, from a member of T or any function of a T ---
 template <class T, auto function>
-int pushed(lua_State* L) {
-  push(L, function(*check<T>(L, 1)));
+int pushed(lua_State* L) {  // pushes its result
+  push(L, std::invoke(function, *check<T>(L, 1)));
   return 1;
+}
+template <class T, auto function>
+int called(lua_State* L) {
+  std::invoke(function, *check<T>(L, 1));
+  return 0;
 }
 
 // Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
