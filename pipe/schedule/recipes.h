@@ -13,7 +13,7 @@ struct Shape {
 };
 
 struct Recipe {
-  std::string name, doc;
+  std::string name;
   int chunks = 1;             // that it has, or if it takes any number, the default
   bool takes_chunks = false;  // any number of chunks
   PipelineSchedule (*make)(const Shape&) = nullptr;
