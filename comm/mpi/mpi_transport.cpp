@@ -87,10 +87,7 @@ class MpiTransport : public Transport {
   // comm_ is not freed: MPI_Comm_free is collective, but garbage collectors free objects in a different order on each rank.
 
   const Group& group() const override { return group_; }
-  const std::string& name() const override {
-    static const std::string name = "mpi";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
   std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, kTag, comm_, &request), "starting to send");
@@ -123,6 +120,7 @@ class MpiTransport : public Transport {
   }
 
  private:
+  inline static const std::string kName = "mpi";
   MPI_Comm comm_;
   Group group_;
   std::chrono::milliseconds limit_;

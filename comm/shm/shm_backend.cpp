@@ -32,10 +32,7 @@ class ShmBackend : public QueuedBackend {
   ~ShmBackend() override { close(); }
 
   const Group& group() const override { return team_->group(); }
-  const std::string& name() const override {
-    static const std::string name = "shm";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>& also) override {
     const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
@@ -102,6 +99,7 @@ class ShmBackend : public QueuedBackend {
   }
 
  private:
+  inline static const std::string kName = "shm";
   void adopt(const std::shared_ptr<SharedMemory>& memory) {
     run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
