@@ -132,7 +132,7 @@ class Lowering {
       }
       const auto [begin, end] = frees.equal_range(index);
       for (auto free = begin; free != end; ++free)
-        actions.push_back(make_transfer(Transfers::get().free, free->second, layer.micro_batch, {}));
+        actions.push_back({.kind = Transfers::get().free, .target = free->second, .micro_batch = layer.micro_batch});
     }
     return actions;
   }
@@ -149,7 +149,11 @@ class Lowering {
   }
 
   Action transfer(KindId kind, const Parcel& parcel, int peer) const {
-    return make_transfer(kind, parcel.position, parcel.micro_batch, {cut_.axes, peer, 1});
+    const bool is_send = kind == Transfers::get().send || kind == Transfers::get().send_grad;
+    Action action{.kind = kind, .target = parcel.position, .micro_batch = parcel.micro_batch};
+    action.attrs = {{is_send ? "to" : "from", peer}};
+    action.set_axes(cut_.axes);
+    return action;
   }
 
   // Returns the positions whose outputs are dropped after a layer, by the layer's index: values of other ranks after their last

@@ -122,17 +122,6 @@ const Transfers& Transfers::get() {
   return kinds;
 }
 
-Action make_transfer(KindId kind, int position, int micro_batch, const Route& route) {
-  const Transfers& kinds = Transfers::get();
-  Action action{.kind = kind, .target = position, .micro_batch = micro_batch};
-  if (kind == kinds.free) return action;
-  const bool is_send = kind == kinds.send || kind == kinds.send_grad;
-  action.attrs = {{is_send ? "to" : "from", route.peer}};
-  action.set_axes(route.axes);
-  if (route.depth > 1) action.attrs["depth"] = route.depth;
-  return action;
-}
-
 std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> transfer_handlers() {
   const auto handler = std::make_shared<Transfer>();
   const auto& [send, recv, send_grad, recv_grad, free] = Transfers::get();
