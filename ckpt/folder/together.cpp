@@ -43,10 +43,6 @@ std::vector<std::string> Ranks::collect(const std::string& bytes, To to) const {
   return texts;
 }
 
-std::vector<std::string> Ranks::gather(const std::string& bytes) const {
-  return collect(bytes, To::rank_zero);
-}
-
 std::string Ranks::scatter(const std::vector<std::string>& parts) const {
   if (size() == 1) return parts.at(0);
   at::Tensor lengths, mine = at::empty({2}, at::kLong), out;
@@ -82,6 +78,12 @@ void Ranks::max(std::vector<uint8_t>& flags) const {
   if (size() == 1 || flags.empty()) return;
   at::Tensor tensor = at::from_blob(flags.data(), {static_cast<int64_t>(flags.size())}, at::kByte);
   all_->all_reduce(tensor, tensor, ReduceOp::max);
+}
+
+bool Ranks::any(bool flag) const {
+  std::vector<uint8_t> flags{static_cast<uint8_t>(flag)};
+  max(flags);
+  return flags[0] != 0;
 }
 
 void Ranks::together(const std::function<void()>& action) const {

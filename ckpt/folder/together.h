@@ -27,13 +27,15 @@ class Ranks {
   void on_rank_zero(const std::function<void()>& action) const;
 
   // Returns the `bytes` of every rank, in rank order, on rank 0; an empty list on other ranks.
-  std::vector<std::string> gather(const std::string& bytes) const;
+  std::vector<std::string> gather(const std::string& bytes) const { return collect(bytes, To::rank_zero); }
   // Returns this rank's part. Only rank 0 gives `parts`, one per rank.
   std::string scatter(const std::vector<std::string>& parts) const;
   // Returns the `bytes` of rank 0.
   std::string broadcast(const std::string& bytes) const;
   // Replaces each element by its maximum over the ranks.
   void max(std::vector<uint8_t>& flags) const;
+  // Returns whether `flag` is true on any rank.
+  bool any(bool flag) const;
 
   // Logs a warning on rank 0 alone.
   void warn(const std::string& text) const;

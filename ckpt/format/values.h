@@ -11,10 +11,12 @@ namespace zt::ckpt {
 
 // Requires an Hdf5Session.
 
+// `depth`: how many tables and lists are around the value.
+
 // Throws Misuse, with the place in the value, for a value that a checkpoint cannot hold.
-void write_value(TreeWriter& tree, const std::string& path, const Value& value);
+void write_value(TreeWriter& tree, const std::string& path, const Value& value, int depth = 0);
 // Throws a Fault, with the place in the file, for content that write_value does not write.
-Value read_value(TreeReader& reader, const std::string& path);
+Value read_value(TreeReader& reader, const std::string& path, int depth = 0);
 
 // Writes a table's values as attributes of an object. Throws Misuse for a value that needs a group.
 void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes);

@@ -7,14 +7,12 @@ namespace zt::ckpt {
 
 namespace {
 
-Value read(TreeReader& reader, const std::string& path, int depth);
-
 Value::Table read_table(TreeReader& reader, hid_t group, const std::string& path, int depth) {
   Value::Table table;
   for (const std::string& link : reader.links(group, path)) {
     const auto key = decode_key(link);
     if (!key) fault("{}: '{}' is no name of a value", path, link);
-    table.emplace(*key, read(reader, path + "/" + link, depth + 1));
+    table.emplace(*key, read_value(reader, path + "/" + link, depth + 1));
   }
   return table;
 }
@@ -27,23 +25,19 @@ Value::List read_list(TreeReader& reader, hid_t group, const std::string& path, 
   if (!count || *count != static_cast<int64_t>(links.size()))
     fault("{}: a list of {} items has another length", path, links.size());
   Value::List list;
-  for (size_t i = 0; i < links.size(); ++i) list.push_back(read(reader, fmt::format("{}/{}", path, i), depth + 1));
+  for (size_t i = 0; i < links.size(); ++i) list.push_back(read_value(reader, fmt::format("{}/{}", path, i), depth + 1));
   return list;
 }
 
-Value read(TreeReader& reader, const std::string& path, int depth) {
+}  // namespace
+
+Value read_value(TreeReader& reader, const std::string& path, int depth) {
   if (depth > kDeepestValue) fault("{}: more than {} groups inside each other", path, kDeepestValue);
   const Handle object = reader.open(path);
   if (H5Iget_type(object) != H5I_GROUP) return reader.dataset_value(object, path);
   const bool is_list = checked(H5Aexists(object, kListLength), "look at '" + path + "'") > 0;
   if (is_list) return read_list(reader, object, path, depth);
   return read_table(reader, object, path, depth);
-}
-
-}  // namespace
-
-Value read_value(TreeReader& reader, const std::string& path) {
-  return read(reader, path, 0);
 }
 
 Value::Table read_attributes(TreeReader& reader, const std::string& path, int64_t count) {

@@ -38,12 +38,14 @@ GroupLinks links_of(const Value& value) {
   return links;
 }
 
-void write(TreeWriter& tree, const std::string& path, const Value& value, int depth) {
+}  // namespace
+
+void write_value(TreeWriter& tree, const std::string& path, const Value& value, int depth) {
   if (depth > kDeepestValue) misuse("the value '{}' has more than {} tables and lists inside each other", path, kDeepestValue);
   if (const auto encoded = encode_value(value)) return write_encoded(tree, path, *encoded);
   const hid_t group = tree.group(path, links_of(value));
   if (const auto* table = value.get_if<Value::Table>()) {
-    for (const auto& [key, item] : *table) write(tree, path + "/" + link_name(path, key), item, depth + 1);
+    for (const auto& [key, item] : *table) write_value(tree, path + "/" + link_name(path, key), item, depth + 1);
     return;
   }
   const auto& list = *value.get_if<Value::List>();
@@ -51,13 +53,7 @@ void write(TreeWriter& tree, const std::string& path, const Value& value, int de
   const Handle type = hdf5_type(at::kLong);
   const Handle length = tree.attribute(group, kListLength, type, shape_of({}));
   checked(H5Awrite(length, type, &count), "write the length of list '" + path + "'");
-  for (size_t i = 0; i < list.size(); ++i) write(tree, fmt::format("{}/{}", path, i), list[i], depth + 1);
-}
-
-}  // namespace
-
-void write_value(TreeWriter& tree, const std::string& path, const Value& value) {
-  write(tree, path, value, 0);
+  for (size_t i = 0; i < list.size(); ++i) write_value(tree, fmt::format("{}/{}", path, i), list[i], depth + 1);
 }
 
 void write_attributes(const TreeWriter& tree, hid_t object, const Value::Table& attributes) {

@@ -4,9 +4,9 @@
 #include <cstring>
 #include <memory>
 
+#include "names.h"
 #include "tree.h"
 #include "types.h"
-#include "utf8.h"
 #include "zt/base/error.h"
 
 namespace zt::ckpt {

@@ -7,6 +7,9 @@
 
 namespace zt::ckpt {
 
+// True for well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
+bool is_utf8(std::string_view bytes);
+
 // Returns the name of an HDF5 link for any text. '/', '@', '%', '~', control characters, a name "." and bytes that are no UTF-8
 // become ~XX, their hexadecimal code. The empty text becomes "~". FORMAT.md has the reasons.
 std::string encode_key(std::string_view key);

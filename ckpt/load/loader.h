@@ -1,7 +1,8 @@
-// Loads checkpoints into objects, whatever layout they were saved from.
+// Loads checkpoints into objects, whatever layout they were saved from, and verifies them.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "folder/together.h"
 #include "format/index.h"
@@ -20,5 +21,9 @@ MasterIndex read_index(io::FileSystem& files, const std::string& folder);
 // Returns the loaded values, by their names in the objects.
 Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& folder, const Objects& objects,
                   const MatchOptions& options);
+
+// Reads all files of a checkpoint completely and compares them with their checksums, with as many threads as there are cores.
+// Returns one line per error, which names file and tensor; none if all bytes are as saved.
+std::vector<std::string> verify(io::FileSystem& files, const std::string& folder);
 
 }  // namespace zt::ckpt

@@ -81,12 +81,7 @@ class OtherKinds {
     }
   }
 
-  // Marks saved names of these kinds as used, so that they are not reported as unused. `first`: offset of `saved` in `is_used`.
-  void mark_used(const std::map<std::string, int>& saved, size_t first, std::vector<uint8_t>& is_used) const {
-    for (const auto& [name, place] : saved) {
-      if (find(name) != others_.end()) is_used[first + static_cast<size_t>(place)] = 1;
-    }
-  }
+  bool holds(const std::string& name) const { return find(name) != others_.end(); }
   // Returns whether `name` belongs to one of these kinds, and remembers that kind for refused().
   bool refuse(const std::string& name) {
     const auto found = find(name);
@@ -105,13 +100,9 @@ class OtherKinds {
   std::set<std::string> refused_;
 };
 
-// Marks saved names that no object wants on purpose.
-void mark_ignored(const std::vector<std::string>& ignored, const std::map<std::string, int>& saved, size_t first,
-                  std::vector<uint8_t>& is_used) {
-  for (const auto& [name, place] : saved) {
-    const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
-    if (std::ranges::any_of(ignored, begins)) is_used[first + static_cast<size_t>(place)] = 1;
-  }
+// Returns whether no object wants this name, on purpose.
+bool is_ignored(const Contents& wanted, const std::string& name) {
+  return std::ranges::any_of(wanted.ignored, [&](const std::string& prefix) { return name.starts_with(prefix); });
 }
 
 // Throws Misuse if the option `only` asks for nothing but what the objects leave out on purpose.
@@ -119,7 +110,7 @@ void check_asked(const Contents& wanted, const NameRules& names, const std::map<
   std::string left_out;
   for (const std::string& name : std::views::keys(saved)) {
     if (!names.is_asked_for(name)) continue;
-    if (std::ranges::none_of(wanted.ignored, [&](const std::string& prefix) { return name.starts_with(prefix); })) return;
+    if (!is_ignored(wanted, name)) return;
     left_out = name;
   }
   if (!left_out.empty())
@@ -175,10 +166,6 @@ void note_shape(const TensorPart& wanted, const SavedTensor& saved, Matches& mat
   } else {
     matches.misshapen.push_back(fmt::format("{} is {}, saved as {}", wanted.name, shape_text(a), shape_text(b)));
   }
-}
-
-bool is_kind(const Contents& wanted, const std::string& name) {
-  return std::ranges::any_of(wanted.kinds, [&](const StatedKind& stated) { return stated.name == name; });
 }
 
 // The rules by which saved names are matched.
@@ -246,17 +233,19 @@ Matches match(const Contents& wanted, const MasterIndex& index, const MatchOptio
   matches.is_used.resize(index.tensors.size() + table.size());
   mark_referred(index, matches.is_used);
   OtherKinds others(wanted.kinds, saved_values, table);
-  others.mark_used(saved, 0, matches.is_used);
-  others.mark_used(saved_values, index.tensors.size(), matches.is_used);
-  mark_ignored(wanted.ignored, saved, 0, matches.is_used);
-  mark_ignored(wanted.ignored, saved_values, index.tensors.size(), matches.is_used);
+  for (const auto& [things, first] : {std::pair(&saved, size_t{0}), std::pair(&saved_values, index.tensors.size())}) {
+    for (const auto& [name, place] : *things) {  // not reported as unused
+      if (others.holds(name) || is_ignored(wanted, name)) matches.is_used[first + static_cast<size_t>(place)] = 1;
+    }
+  }
   check_asked(wanted, names, saved);
   match_tensors(wanted, index, {names, others, saved}, options, matches);
   for (const auto& [name, value] : wanted.values) {
     if (!names.is_asked_for(name) || others.refuse(name)) continue;
     const auto found = saved_values.find(name);
     if (found == saved_values.end()) {
-      if (!is_kind(wanted, name)) matches.missing.push_back(name);  // older checkpoints state no kind
+      const bool is_kind = std::ranges::find(wanted.kinds, name, &StatedKind::name) != wanted.kinds.end();
+      if (!is_kind) matches.missing.push_back(name);  // older checkpoints state no kind
       continue;
     }
     matches.is_used[index.tensors.size() + found->second] = 1;

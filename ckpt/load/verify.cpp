@@ -1,5 +1,4 @@
-#include "verify.h"
-
+// Verifies every byte of a checkpoint.
 #include <algorithm>
 #include <atomic>
 #include <thread>

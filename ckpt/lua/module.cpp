@@ -82,11 +82,6 @@ int saver_save(lua_State* L) {
   return 1;
 }
 
-int saver_wait(lua_State* L) {
-  lua::check<Saver>(L, 1)->wait();
-  return 0;
-}
-
 // --- a run's folder ---
 
 // lock_run(folder) -> RunLock, held until its release, or until the script and its last save have ended
@@ -101,22 +96,9 @@ int lock_run(lua_State* L) {
 int run_holder(lua_State* L) {
   const auto holder = ckpt::run_holder(check_path(L, 1));
   if (!holder) return 0;
-  const Value::Table found{{"host", Value(holder->host)},
-                           {"pid", Value(holder->pid)},
-                           {"is_alive", Value(holder->is_alive)},
-                           {"silent", Value(holder->silent)}};
-  lua::push(L, Value(found));
+  lua::push(L, Value(Value::Table{
+                   {"host", holder->host}, {"pid", holder->pid}, {"is_alive", holder->is_alive}, {"silent", holder->silent}}));
   return 1;
-}
-
-int release_lock(lua_State* L) {
-  lua::check<RunLock>(L, 1)->release();
-  return 0;
-}
-
-int check_lock(lua_State* L) {
-  lua::check<RunLock>(L, 1)->check();
-  return 0;
 }
 
 // --- loading ---
@@ -151,9 +133,7 @@ int find(lua_State* L) {
 
 // is_stop_requested(mesh or nil) -> true if a signal told any rank to stop. Collective.
 int stop_requested(lua_State* L) {
-  std::vector<uint8_t> flag{static_cast<uint8_t>(is_stop_requested())};
-  ranks_of(L, 1).max(flag);
-  lua::push(L, flag[0] != 0);
+  lua::push(L, ranks_of(L, 1).any(is_stop_requested()));
   return 1;
 }
 
@@ -174,9 +154,12 @@ void open(lua::Module& module) {
       .function<find>("find")
       .function<stop_requested>("is_stop_requested")
       .function<digest>("digest");
-  module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  module.type<Saver>().method<saver_save>("save").method<lua::called<Saver, &Saver::wait>>("wait");
   module.function<run_holder>("run_holder");
-  module.function<lock_run>("lock_run").type<RunLock>().method<release_lock>("release").method<check_lock>("check");
+  module.function<lock_run>("lock_run")
+      .type<RunLock>()
+      .method<lua::called<RunLock, &RunLock::release>>("release")
+      .method<lua::called<RunLock, &RunLock::check>>("check");
   open_tools(module);
   open_formats(module);
 }

@@ -7,7 +7,6 @@
 #include "folder/store.h"
 #include "load/loader.h"
 #include "load/tensor_reader.h"
-#include "load/verify.h"
 #include "module.h"
 #include "zt/base/tensor.h"
 #include "zt/io/posix_fs.h"
@@ -37,14 +36,20 @@ namespace {
 
 // --- folders of checkpoints ---
 
+// Pushes the list of texts that texts_of(files, path) returns for the path in argument 1.
+template <auto texts_of>
+int list_texts(lua_State* L) {
+  io::PosixFs files(lua::world(L));
+  const std::vector<std::string> texts = texts_of(files, check_path(L, 1));
+  lua::push(L, Value(Value::List(texts.begin(), texts.end())));
+  return 1;
+}
+
 int list_checkpoints(lua_State* L) {
   io::PosixFs files(lua::world(L));
   Value::List list;
   for (const auto& [step, name] : complete(files, check_path(L, 1))) {
-    Value::Table entry;
-    entry["step"] = step;
-    entry["name"] = name;
-    list.emplace_back(std::move(entry));
+    list.emplace_back(Value::Table{{"step", step}, {"name", name}});
   }
   lua::push(L, Value(std::move(list)));
   return 1;
@@ -57,35 +62,10 @@ int latest_checkpoint(lua_State* L) {
   return 1;
 }
 
-int remove_garbage(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List removed;
-  for (auto& name : collect_garbage(files, check_path(L, 1))) removed.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(removed)));
-  return 1;
-}
-
 int remove_checkpoints(lua_State* L) {
   io::PosixFs files(lua::world(L));
   remove_all(files, check_path(L, 1));
   return 0;
-}
-
-// partial(folder) -> names of the folders of checkpoints that are not complete, sorted
-int list_partial(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List names;
-  for (auto& name : partial(files, check_path(L, 1))) names.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(names)));
-  return 1;
-}
-
-int list_folders(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List names;
-  for (auto& name : folders_in(files, check_path(L, 1))) names.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(names)));
-  return 1;
 }
 
 // kind(path) -> "missing", "file", "folder" or "other", and a phrase for messages such as "a FIFO"
@@ -117,10 +97,7 @@ int describe(lua_State* L) {
     entry["attributes"] = tensor.attributes;
     tensors.emplace_back(std::move(entry));
   }
-  Value::Table table;
-  table["tensors"] = std::move(tensors);
-  table["values"] = values_of(index);
-  lua::push(L, Value(std::move(table)));
+  lua::push(L, Value(Value::Table{{"tensors", std::move(tensors)}, {"values", values_of(index)}}));
   return 1;
 }
 
@@ -171,35 +148,23 @@ int open_checkpoint(lua_State* L) {
   return 1;
 }
 
-int verify_checkpoint(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List wrong;
-  for (auto& line : verify(files, check_path(L, 1))) wrong.emplace_back(std::move(line));
-  lua::push(L, Value(std::move(wrong)));
-  return 1;
-}
-
 }  // namespace
 
 Value::Table description(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
-  Value::Table table;
-  table["name"] = name;
-  table["dtype"] = dtype_name(dtype);
-  table["shape"] = Value::List(shape.begin(), shape.end());
-  return table;
+  return {{"name", name}, {"dtype", dtype_name(dtype)}, {"shape", Value::List(shape.begin(), shape.end())}};
 }
 
 void open_tools(lua::Module& module) {
   module.function<list_checkpoints>("list")
       .function<latest_checkpoint>("latest")
-      .function<list_partial>("partial")
-      .function<list_folders>("folders")
+      .function<list_texts<partial>>("partial")
+      .function<list_texts<folders_in>>("folders")
       .function<kind>("kind")
       .function<folder_size>("folder_bytes")
-      .function<remove_garbage>("gc")
+      .function<list_texts<collect_garbage>>("gc")
       .function<remove_checkpoints>("remove_all")
       .function<open_checkpoint>("open")
-      .function<verify_checkpoint>("verify");
+      .function<list_texts<verify>>("verify");
   module.type<Checkpoint>().method<describe>("describe").method<read_tensor>("read").method<read_rows>("read_rows");
 }
 

@@ -19,7 +19,7 @@ local text = require "zt.text"
 
 local names = {}
 
--- Adds a parameter that consists of `sources`, a list of {name, rows}. columns: nil for a vector.
+-- Adds a parameter that consists of `sources`, a list of {name, rows}. columns: nil for a vector. Returns its entry.
 local function add(map, name, columns, sources, transposed)
   local entry, first = {name = name, parts = {}}, 0
   for index, source in ipairs(sources) do
@@ -30,6 +30,7 @@ local function add(map, name, columns, sources, transposed)
   end
   entry.shape = columns and {first, columns} or {first}
   map[#map + 1] = entry
+  return entry
 end
 
 -- Adds the weight [out, in] and the bias of a layer. sources: a list of {name without ".weight", rows}. columns: nil for a norm.
@@ -88,16 +89,12 @@ end
 
 -- Adds a parameter of experts. sources: for each expert, a list of {name with %d for the expert, rows}.
 local function add_experts(map, name, experts, columns, sources)
-  local entry, first = {name = name, parts = {}}, 0
+  local of_all = {}
   for expert = 0, experts - 1 do
-    for _, source in ipairs(sources) do
-      local rows = source[2]
-      entry.parts[#entry.parts + 1] = {name = source[1]:format(expert), shape = {rows, columns}, first = first, rows = rows}
-      first = first + rows
-    end
+    for _, source in ipairs(sources) do of_all[#of_all + 1] = {source[1]:format(expert), source[2]} end
   end
-  entry.shape = {experts, first / experts, columns}
-  map[#map + 1] = entry
+  local entry = add(map, name, columns, of_all)
+  entry.shape = {experts, entry.shape[1] / experts, columns}
 end
 
 -- Adds a parameter of experts that is one tensor in the file, too.
@@ -209,23 +206,27 @@ local function is_ignored(form, name, prefix)
   return false
 end
 
--- Returns the tensors that do not fit, in groups: {{title, {name, ...}}, ...}, each sorted or in the map's order.
-local function complaints(map, shapes, is_known)
-  local missing, wrong, extra, wanted = {}, {}, {}, {}
-  for _, tensor in ipairs(names.by_tensor(map)) do
-    local got, shape = shapes[tensor.name], text.shape(tensor.shape)
-    wanted[tensor.name] = true
+--- Returns a line for each kind of tensors that do not fit. wanted: a list of {name, shape}. there: {name = shape}. titles: those
+-- of missing ones and of extra ones. is_known(name): whether a tensor may be there besides.
+function names.complaints(wanted, there, titles, is_known)
+  local missing, wrong, extra, is_wanted, lines = {}, {}, {}, {}, {}
+  for _, tensor in ipairs(wanted) do
+    local got, shape = there[tensor.name], text.shape(tensor.shape)
+    is_wanted[tensor.name] = true
     if not got then
       missing[#missing + 1] = tensor.name
     elseif text.shape(got) ~= shape then
       wrong[#wrong + 1] = ("%s is %s instead of %s"):format(tensor.name, text.shape(got), shape)
     end
   end
-  for name in pairs(shapes) do
-    if not wanted[name] and not is_known(name) then extra[#extra + 1] = name end
+  for name in pairs(there) do
+    if not is_wanted[name] and not is_known(name) then extra[#extra + 1] = name end
   end
   table.sort(extra)
-  return {{"missing", missing}, {"of another shape", wrong}, {"not part of such a model", extra}}
+  for _, group in ipairs{{titles[1], missing}, {"of another shape", wrong}, {titles[2], extra}} do
+    if #group[2] > 0 then lines[#lines + 1] = ("%d %s: %s"):format(#group[2], group[1], text.some(group[2])) end
+  end
+  return lines
 end
 
 -- An error if config.json has more layers than the tensors. Called before the map is built, whose size grows with the layers.
@@ -266,10 +267,8 @@ function names.fit(form_name, options, shapes, path)
   check_layers(form, options, shapes, prefix, path)
   local map, copies = build(form, options, prefix, check_experts(form, options, shapes, path)), {}
   if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
-  local lines = {}
-  for _, group in ipairs(complaints(map, shapes, function(name) return copies[name] or is_ignored(form, name, prefix) end)) do
-    if #group[2] > 0 then lines[#lines + 1] = ("%d %s: %s"):format(#group[2], group[1], text.some(group[2])) end
-  end
+  local lines = names.complaints(names.by_tensor(map), shapes, {"missing", "not part of such a model"},
+    function(name) return copies[name] or is_ignored(form, name, prefix) end)
   if #lines > 0 then
     fail("the tensors are not those of the %s that %s describes, so the model cannot be made from them; look for the right "
       .. "files.\n%s", form_name, path, table.concat(lines, "\n"))

@@ -5,20 +5,13 @@ local native = require "zt.ckpt"
 local savers = {}
 local M = {}
 
-local function find(mesh)
+--- The saver of this mesh (nil: this process alone). Collective when it is made.
+function M.of(mesh)
   for _, entry in ipairs(savers) do
     if entry.mesh == mesh then return entry.saver end
   end
-end
-
---- The saver of this mesh (nil: this process alone). Collective when it is made.
-function M.of(mesh)
-  local saver = find(mesh)
-  if not saver then
-    saver = native.saver(mesh)
-    savers[#savers + 1] = {mesh = mesh, saver = saver}
-  end
-  return saver
+  savers[#savers + 1] = {mesh = mesh, saver = native.saver(mesh)}
+  return savers[#savers].saver
 end
 
 --- Waits for all saves that are being written, of whatever mesh, and raises an error of theirs. Collective.

@@ -66,43 +66,33 @@ class ContentsCollector final : public Visitor {
 constexpr const char* kReference = "zt.tensor";
 constexpr const char* kValueTensors = "value_tensors/";
 
-// Passes the tensors within a plain value to the collector, and replaces each by a reference.
-class ValueWalk {
- public:
-  ValueWalk(ContentsCollector& collector, ValueTensors tensors) : collector_(collector), tensors_(tensors) {}
-
-  Value walk(const std::string& name, const Value& value) {
-    if (const auto* tensor = value.get_if<at::Tensor>()) return refer(name, *tensor);
-    if (const auto* list = value.get_if<Value::List>()) {
-      Value::List out;
-      for (const Value& item : *list) out.push_back(walk(fmt::format("{}/{}", name, out.size() + 1), item));
-      return out;
+// Returns the plain value of this name with each tensor in it replaced by a reference. Passes the tensors to the collector if
+// they are saved.
+Value with_references(const std::string& name, const Value& value, ValueTensors tensors, ContentsCollector& collector) {
+  if (const auto* tensor = value.get_if<at::Tensor>()) {
+    if (tensors == ValueTensors::saved) {
+      const auto sizes = tensor->sizes().vec();
+      const Region whole = whole_region(sizes);
+      collector.tensor(kValueTensors + name, sizes,
+                       {whole.boxes, whole.first, whole.count, tensor->detach().contiguous().view({-1})});
     }
-    const auto* table = value.get_if<Value::Table>();
-    if (!table) return value;
-    Value::Table out;
-    for (const auto& [key, item] : *table) {
-      if (key == kReference)
-        misuse("'{}' has a key '{}', which stands for a tensor in checkpoints: name it otherwise", name, key);
-      out[key] = walk(name + "/" + key, item);
-    }
+    return Value::Table{{kReference, kValueTensors + name}};
+  }
+  if (const auto* list = value.get_if<Value::List>()) {
+    Value::List out;
+    for (const Value& item : *list)
+      out.push_back(with_references(fmt::format("{}/{}", name, out.size() + 1), item, tensors, collector));
     return out;
   }
-
- private:
-  Value refer(const std::string& place, const at::Tensor& tensor) {
-    const std::string name = kValueTensors + place;
-    if (tensors_ == ValueTensors::saved) {
-      const auto sizes = tensor.sizes().vec();
-      const Region whole = whole_region(sizes);
-      collector_.tensor(name, sizes, {whole.boxes, whole.first, whole.count, tensor.detach().contiguous().view({-1})});
-    }
-    return Value::Table{{kReference, name}};
+  const auto* table = value.get_if<Value::Table>();
+  if (!table) return value;
+  Value::Table out;
+  for (const auto& [key, item] : *table) {
+    if (key == kReference) misuse("'{}' has a key '{}', which stands for a tensor in checkpoints: name it otherwise", name, key);
+    out[key] = with_references(name + "/" + key, item, tensors, collector);
   }
-
-  ContentsCollector& collector_;
-  ValueTensors tensors_;
-};
+  return out;
+}
 
 }  // namespace
 
@@ -134,7 +124,7 @@ Contents contents_of(const Objects& objects, ValueTensors tensors) {
     if (!object) {
       collector.enter("");
       const std::string name = prefix.substr(0, prefix.size() - (prefix.ends_with('/') ? 1 : 0));
-      Value copy = tensors == ValueTensors::left_out ? Value() : ValueWalk(collector, tensors).walk(name, value);
+      Value copy = tensors == ValueTensors::left_out ? Value() : with_references(name, value, tensors, collector);
       collector.value(name, copy);
       continue;
     }

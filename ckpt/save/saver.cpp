@@ -101,17 +101,9 @@ void Saver::wait() {
   if (job->error) std::rethrow_exception(job->error);
 }
 
-bool Saver::is_busy_anywhere() const {
-  std::vector<uint8_t> is_busy{static_cast<uint8_t>(job_ && !job_->is_done)};
-  ranks_.max(is_busy);
-  return is_busy[0] != 0;
-}
-
 // Makes a new layout and image if the structure changed on any rank.
 void Saver::update_layout(const Contents& contents, std::string structure) {
-  std::vector<uint8_t> is_new{static_cast<uint8_t>(!image_ || structure != structure_)};
-  ranks_.max(is_new);
-  if (is_new[0] == 0) return;
+  if (!ranks_.any(!image_ || structure != structure_)) return;
   WriteLayout layout = make_write_layout(ranks_, structure);
   std::unique_ptr<ShardImage> image;
   ranks_.together([&] {
@@ -148,7 +140,7 @@ std::string Saver::open_folder(const std::string& root, int64_t step, int64_t ma
 }
 
 bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
-  if (options.when_busy == WhenBusy::skip && is_busy_anywhere()) return false;
+  if (options.when_busy == WhenBusy::skip && ranks_.any(job_ && !job_->is_done)) return false;
   wait();
   Contents contents;
   std::string structure;

@@ -51,7 +51,6 @@ class Saver {
  private:
   struct Job;
 
-  bool is_busy_anywhere() const;
   void update_layout(const Contents& contents, std::string structure);
   std::string open_folder(const std::string& root, int64_t step, int64_t master) const;
   void take_snapshot(Job& job, const Contents& contents, SaveMode mode) const;

@@ -21,9 +21,6 @@ std::string packed(const json& value) {
   json::to_cbor(value, bytes);
   return bytes;
 }
-json unpacked(const std::string& bytes) {
-  return json::from_cbor(bytes);
-}
 
 json json_of(const Region& region) {
   json boxes = json::array();
@@ -131,12 +128,12 @@ WriteLayout make_write_layout(const Ranks& ranks, const std::string& structure) 
   std::vector<std::string> answers(ranks.size());
   ranks.on_rank_zero([&] {
     Holdings holdings;
-    for (int r = 0; r < ranks.size(); ++r) holdings.add(r, unpacked(all[r]));
+    for (int r = 0; r < ranks.size(); ++r) holdings.add(r, json::from_cbor(all[r]));
     layout.by_rank = holdings.share(ranks.size());
     layout.tensors = std::move(holdings.tensors);
     for (int r = 0; r < ranks.size(); ++r) answers[r] = packed(json_of(layout.by_rank[r]));
   });
-  layout.writes = writes_of(unpacked(ranks.scatter(answers)));
+  layout.writes = writes_of(json::from_cbor(ranks.scatter(answers)));
   return layout;
 }
 

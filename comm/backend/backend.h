@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 
-#include "core/channel_plan.h"
 #include "core/group.h"
 #include "core/operation.h"
 #include "recorder/ring.h"

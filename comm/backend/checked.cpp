@@ -75,14 +75,14 @@ Work CheckedCommunicator::all_gather(std::vector<at::Tensor> out, std::vector<at
 
 Work CheckedCommunicator::broadcast(at::Tensor inout, int root, Async async) {
   const Checks check = checks(CallKind::broadcast);
-  check.root(root);
+  check.rank("root", root);
   check.tensor("inout", inout);
   return submit({.kind = CallKind::broadcast, .out = std::move(inout), .peer = root}, async);
 }
 
 Work CheckedCommunicator::reduce(at::Tensor out, at::Tensor in, int root, ReduceOp op, Async async) {
   const Checks check = checks(CallKind::reduce);
-  check.root(root);
+  check.rank("root", root);
   check.tensor("in", in);
   check.reducible(in);
   Operation operation{.kind = CallKind::reduce, .out = out, .in = in, .reduce = op, .peer = root};
@@ -92,7 +92,7 @@ Work CheckedCommunicator::reduce(at::Tensor out, at::Tensor in, int root, Reduce
 
 Work CheckedCommunicator::gather(at::Tensor out, at::Tensor in, int root, Async async) {
   const Checks check = checks(CallKind::gather);
-  check.root(root);
+  check.rank("root", root);
   check.tensor("in", in);
   if (rank() == root) {
     check.tensor("out", out);
@@ -105,7 +105,7 @@ Work CheckedCommunicator::gather(at::Tensor out, at::Tensor in, int root, Async 
 
 Work CheckedCommunicator::scatter(at::Tensor out, at::Tensor in, int root, Async async) {
   const Checks check = checks(CallKind::scatter);
-  check.root(root);
+  check.rank("root", root);
   check.tensor("out", out);
   if (rank() == root) {
     check.tensor("in", in);

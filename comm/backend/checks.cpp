@@ -84,14 +84,13 @@ void Checks::overlap(const char* outer_name, const at::Tensor& outer, const char
   misuse("{}: '{}' and '{}' overlap in memory: {}", where(), outer_name, inner_name, rule);
 }
 
-void Checks::root(int root) const {
-  if (root < 0 || root >= group_.size())
-    misuse("{}: root {} is not a rank of this axis: ranks are 0 to {}", where(), root, group_.size() - 1);
+void Checks::rank(const char* name, int rank) const {
+  if (rank < 0 || rank >= group_.size())
+    misuse("{}: {} {} is not a rank of this axis: ranks are 0 to {}", where(), name, rank, group_.size() - 1);
 }
 
 void Checks::peer(int peer) const {
-  if (peer < 0 || peer >= group_.size())
-    misuse("{}: peer {} is not a rank of this axis: ranks are 0 to {}", where(), peer, group_.size() - 1);
+  rank("peer", peer);
   if (peer == group_.rank) misuse("{}: rank {} cannot be its own peer: give the rank at the other end", where(), peer);
 }
 

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "core/channel_plan.h"
 #include "core/group.h"
 #include "core/operation.h"
 
@@ -34,7 +33,7 @@ class Checks {
   // Throws Misuse if the two overlap in memory, unless `inner` is part number `part` of `outer`, counted in lengths of `inner`.
   // part = -1 allows no overlap at all.
   void overlap(const char* outer_name, const at::Tensor& outer, const char* inner_name, const at::Tensor& inner, int part) const;
-  void root(int root) const;
+  void rank(const char* name, int rank) const;
   void peer(int peer) const;
   // Takes the splits of dim 0 in rows, one per rank, and returns them in elements. Empty splits mean equal parts. Throws Misuse
   // unless the splits add up to the rows of the tensor.

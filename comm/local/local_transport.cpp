@@ -138,10 +138,7 @@ class LocalTransport : public Transport {
         tickets_(group_.ranks.size()) {}
 
   const Group& group() const override { return group_; }
-  const std::string& name() const override {
-    static const std::string name = "local";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
   std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
     auto post = std::make_shared<Post>(data, bytes);
     Lane& lane = hub_->lane(group_.rank, peer);
@@ -169,6 +166,7 @@ class LocalTransport : public Transport {
   }
 
  private:
+  inline static const std::string kName = "local";
   std::shared_ptr<ThreadGroup> threads_;
   Group group_;
   std::shared_ptr<Hub> hub_;

@@ -45,25 +45,8 @@ int mesh_refactor(lua_State* L) {
   return 1;
 }
 
-int mesh_world(lua_State* L) {
-  lua::push(L, lua::check<Mesh>(L, 1)->world());
-  return 1;
-}
-
-int mesh_text(lua_State* L) {
-  const auto mesh = lua::check<Mesh>(L, 1);
-  lua::push(L, fmt::format("mesh {} (rank {} of {})", mesh->shape().text(), mesh->rank(), mesh->shape().world_size()));
-  return 1;
-}
-
-int work_wait(lua_State* L) {
-  lua::check<Work>(L, 1)->wait();
-  return 0;
-}
-
-int work_done(lua_State* L) {
-  lua::push(L, lua::check<Work>(L, 1)->done());
-  return 1;
+std::string text_of_mesh(const Mesh& mesh) {
+  return fmt::format("mesh {} (rank {} of {})", mesh.shape().text(), mesh.rank(), mesh.shape().world_size());
 }
 
 // verdict(folder) -> a text that says who waits for whom, and the list of the ranks whose flight records lie in the folder
@@ -85,17 +68,18 @@ void watch_script_end(lua_State* L) {
 }
 
 void open(lua::Module& module) {
+  using lua::pushed;
   watch_script_end(module.state());
   module.function<make_mesh>("mesh").function<read_verdict>("verdict");
   module.type<Mesh>()
       .method<mesh_axis>("axis")
       .method<mesh_join>("join")
       .method<mesh_refactor>("refactor")
-      .method<mesh_world>("world")
+      .method<pushed<Mesh, &Mesh::world>>("world")
       .fallback<mesh_axis>()
-      .metamethod<mesh_text>("__tostring");
+      .metamethod<pushed<Mesh, text_of_mesh>>("__tostring");
   open_axis(module);
-  module.type<Work>().method<work_wait>("wait").method<work_done>("done");
+  module.type<Work>().method<lua::called<Work, &Work::wait>>("wait").method<pushed<Work, &Work::done>>("done");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

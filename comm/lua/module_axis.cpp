@@ -137,11 +137,6 @@ int recv(lua_State* L) {
   return push_work(L, communicator(L).recv(lua::check_tensor(L, 2), check_rank(L, 3), options.async()));
 }
 
-int barrier(lua_State* L) {
-  communicator(L).barrier();
-  return 0;
-}
-
 // axis:gather_values(value) -> a list of every rank's value, rank 0 first
 int gather_values(lua_State* L) {
   Value::List values = lua::check<Axis>(L, 1)->control->all_gather_values(lua::check_value(L, 2));
@@ -187,36 +182,14 @@ int drain(lua_State* L) {
   return 0;
 }
 
-int axis_name(lua_State* L) {
-  lua::push(L, lua::check<Axis>(L, 1)->name);
-  return 1;
-}
-
-int axis_size(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<Axis>(L, 1)->size));
-  return 1;
-}
-
-int axis_rank(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<Axis>(L, 1)->coordinate));
-  return 1;
-}
-
-int axis_backend(lua_State* L) {
-  lua::push(L, communicator(L).backend());
-  return 1;
-}
-
-int axis_text(lua_State* L) {
-  const auto axis = lua::check<Axis>(L, 1);
-  lua::push(L,
-            fmt::format("axis {} (rank {} of {}, {})", axis->name, axis->coordinate, axis->size, axis->communicator->backend()));
-  return 1;
+std::string text_of_axis(const Axis& axis) {
+  return fmt::format("axis {} (rank {} of {}, {})", axis.name, axis.coordinate, axis.size, axis.communicator->backend());
 }
 
 }  // namespace
 
 void open_axis(lua::Module& module) {
+  using lua::pushed;
   module.type<Axis>()
       .method<all_reduce>("all_reduce")
       .method<reduce_scatter>("reduce_scatter")
@@ -228,18 +201,18 @@ void open_axis(lua::Module& module) {
       .method<all_to_all>("all_to_all")
       .method<send>("send")
       .method<recv>("recv")
-      .method<barrier>("barrier")
+      .method<lua::called<Axis, [](const Axis& axis) { axis.communicator->barrier(); }>>("barrier")
       .method<gather_values>("gather_values")
       .method<allocate>("allocate")
       .method<duplicate>("duplicate")
       .method<set_timeout>("set_timeout")
       .method<drain>("drain")
-      .getter<axis_name>("name")
-      .getter<axis_size>("size")
-      .getter<axis_rank>("rank")
-      .getter<axis_rank>("coordinate")
-      .getter<axis_backend>("backend")
-      .metamethod<axis_text>("__tostring");
+      .getter<pushed<Axis, &Axis::name>>("name")
+      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.size}; }>>("size")
+      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("rank")
+      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("coordinate")
+      .getter<pushed<Axis, [](const Axis& axis) { return axis.communicator->backend(); }>>("backend")
+      .metamethod<pushed<Axis, text_of_axis>>("__tostring");
 }
 
 }  // namespace zt::comm

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "mesh/mesh_options.h"
+#include "mesh/mesh.h"
 #include "zt/process/world.h"
 
 namespace zt::comm {

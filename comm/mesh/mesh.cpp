@@ -38,7 +38,8 @@ class Factory {
     if (world_.dry) return stand_in(group);
     const std::string backend = backend_of(group);
     if (named_backend(group.name).empty() && world_.size > 1) log_backend(group, backend);
-    if (backend == "nccl" && world_.size > 1) return wrap(split_from_world(group));
+    if (backend == "nccl" && world_.size > 1)
+      return std::make_shared<CheckedCommunicator>(split_from_world(group), black_box(world_));
     return make_communicator(world_, backend, group, options_.settings);
   }
 
@@ -101,10 +102,6 @@ class Factory {
   std::unique_ptr<Backend> split_from_world(Group group) {
     if (!nccl_world_) nccl_world_ = make_backend(world_, "nccl", whole_group(world_, "world"), options_.settings);
     return split_backend(world_, *nccl_world_, std::move(group), options_.settings);
-  }
-
-  std::shared_ptr<Communicator> wrap(std::unique_ptr<Backend> backend) const {
-    return std::make_shared<CheckedCommunicator>(std::move(backend), black_box(world_));
   }
 
   const World world_;

@@ -1,8 +1,8 @@
-#include "mesh_options.h"
-
+// The options of comm.mesh{...}.
 #include <algorithm>
 #include <cmath>
 
+#include "mesh/mesh.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 

@@ -7,31 +7,11 @@
 namespace zt::comm {
 
 void HostBackend::run_single(const Operation& operation, WaitPolicy& policy) {
-  const Site site{*transport_, policy, staging_};
-  switch (operation.kind) {
-    case CallKind::all_reduce:
-      return all_reduce(site, operation);
-    case CallKind::reduce_scatter:
-      return reduce_scatter(site, operation);
-    case CallKind::all_gather:
-      return all_gather(site, operation);
-    case CallKind::broadcast:
-      return broadcast(site, operation);
-    case CallKind::reduce:
-      return reduce(site, operation);
-    case CallKind::gather:
-      return gather(site, operation);
-    case CallKind::scatter:
-      return scatter(site, operation);
-    case CallKind::all_to_all:
-      return all_to_all(site, operation);
-    case CallKind::send:
-      return send(site, operation);
-    case CallKind::recv:
-      return recv(site, operation);
-    case CallKind::barrier:
-      return barrier(site, operation);
-  }
+  static constexpr void (*kAlgorithms[])(Site, const Operation&) = {all_reduce, reduce_scatter, all_gather, broadcast,
+                                                                    reduce,     gather,         scatter,    all_to_all,
+                                                                    send,       recv,           barrier};  // by CallKind
+  static_assert(std::size(kAlgorithms) == kCallKinds);
+  kAlgorithms[static_cast<size_t>(operation.kind)]({*transport_, policy, staging_}, operation);
 }
 
 void HostBackend::compare(const Operation& operation, WaitPolicy& policy) {

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "core/channel_plan.h"
 #include "core/group.h"
 #include "queue/wait_policy.h"
 

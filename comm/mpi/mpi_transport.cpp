@@ -65,11 +65,14 @@ std::string waiting_text(const Group& group) {
   return fmt::format("{} waits for all ranks of axis '{}' to make its communicator", group.rank_name(group.rank), group.name);
 }
 
-// Makes a communicator of those of `parent`'s ranks that `places` names, which are in `everyone`. Frees `everyone`. Collective
-// over these ranks.
-MPI_Comm make_comm(MPI_Comm parent, MPI_Group everyone, std::span<const int> places) {
-  MPI_Group members = MPI_GROUP_NULL;
+// Makes a communicator of those of `parent`'s ranks that `places` names. Collective over these ranks, which `group` describes.
+// whose: of the parent, for messages.
+MPI_Comm make_comm(MPI_Comm parent, const char* whose, std::span<const int> places, const Group& group,
+                   std::chrono::milliseconds limit) {
+  const Watchdog watchdog(limit, waiting_text(group), group);
+  MPI_Group everyone = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_group(parent, &everyone), fmt::format("asking for the {}'s group", whose));
   check_mpi(MPI_Group_incl(everyone, static_cast<int>(places.size()), places.data(), &members), "making a group");
   check_mpi(MPI_Comm_create_group(parent, members, kTag, &comm), "making a communicator");
   MPI_Group_free(&members);
@@ -87,10 +90,7 @@ class MpiTransport : public Transport {
   // comm_ is not freed: MPI_Comm_free is collective, but garbage collectors free objects in a different order on each rank.
 
   const Group& group() const override { return group_; }
-  const std::string& name() const override {
-    static const std::string name = "mpi";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
   std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, kTag, comm_, &request), "starting to send");
@@ -108,11 +108,7 @@ class MpiTransport : public Transport {
   }
   std::unique_ptr<Transport> pair(const ChannelPlan& plan) override {
     Group ends = plan.pair(group_);
-    const Watchdog watchdog(limit_, waiting_text(ends), ends);
-    MPI_Group everyone = MPI_GROUP_NULL;
-    check_mpi(MPI_Comm_group(comm_, &everyone), "asking for the axis's group");
-    const std::array<int, 2> places{plan.from, plan.to};
-    const MPI_Comm made = make_comm(comm_, everyone, places);
+    const MPI_Comm made = make_comm(comm_, "axis", std::array{plan.from, plan.to}, ends, limit_);
     return std::make_unique<MpiTransport>(made, std::move(ends), limit_);
   }
   std::unique_ptr<Transport> duplicate(const std::string& name) override {
@@ -123,6 +119,7 @@ class MpiTransport : public Transport {
   }
 
  private:
+  inline static const std::string kName = "mpi";
   MPI_Comm comm_;
   Group group_;
   std::chrono::milliseconds limit_;
@@ -132,10 +129,7 @@ class MpiTransport : public Transport {
 
 std::unique_ptr<Transport> make_mpi_transport(const World& world, Group group, std::chrono::milliseconds limit) {
   start_mpi(world, limit);
-  const Watchdog watchdog(limit, waiting_text(group), group);
-  MPI_Group everyone = MPI_GROUP_NULL;
-  check_mpi(MPI_Comm_group(MPI_COMM_WORLD, &everyone), "asking for the world's group");
-  const MPI_Comm comm = make_comm(MPI_COMM_WORLD, everyone, group.ranks);
+  const MPI_Comm comm = make_comm(MPI_COMM_WORLD, "world", group.ranks, group, limit);
   return std::make_unique<MpiTransport>(comm, std::move(group), limit);
 }
 

@@ -77,10 +77,7 @@ class NcclBackend : public Backend {
         token_(at::zeros({1}, at::device(link_->streams()->device()))) {}
 
   const Group& group() const override { return link_->group(); }
-  const std::string& name() const override {
-    static const std::string name = "nccl";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
   std::optional<at::Device> device() const override { return link_->streams()->device(); }
 
   Work submit(Operation operation, Async async) override {
@@ -123,6 +120,7 @@ class NcclBackend : public Backend {
   void record_in(std::shared_ptr<Ring> ring) override { link_->record_in(std::move(ring)); }
 
  private:
+  inline static const std::string kName = "nccl";
   // Any failure but a Misuse leaves different work on the ranks' streams, so the communicator fails.
   std::shared_ptr<StartedOperation> start(const Operation& operation) {
     try {

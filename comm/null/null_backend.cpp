@@ -58,10 +58,7 @@ class NullBackend : public Backend {
  public:
   NullBackend(Group group, bool shares_memory) : group_(std::move(group)), shares_memory_(shares_memory) {}
   const Group& group() const override { return group_; }
-  const std::string& name() const override {
-    static const std::string name = "null";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
   std::optional<at::Device> device() const override { return std::nullopt; }
   Work submit(Operation operation, Async) override {
     for (size_t i = 0; i < operation.out.size(); ++i) {
@@ -86,6 +83,7 @@ class NullBackend : public Backend {
   void record_in(std::shared_ptr<Ring>) override {}
 
  private:
+  inline static const std::string kName = "null";
   Group group_;
   bool shares_memory_;
 };

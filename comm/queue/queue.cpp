@@ -67,14 +67,10 @@ void Queue::serve() {
     entry.task = nullptr;  // releases the tensors before the waiter is notified
     lock.lock();
     busy_ = false;
-    finish(entry, ran);
+    if (ran) entry.promise.set_value();
+    else entry.promise.set_exception(failure_);
     changed_.notify_all();
   }
-}
-
-void Queue::finish(Entry& entry, bool ran) {
-  if (ran) entry.promise.set_value();
-  else entry.promise.set_exception(failure_);
 }
 
 void Queue::drain() {

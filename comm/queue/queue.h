@@ -56,7 +56,6 @@ class Queue {
   bool is_idle();
   void serve();
   bool run(const Task& task, WaitPolicy::Style style);
-  void finish(Entry& entry, bool ran);
 
   std::mutex mutex_;
   std::condition_variable changed_;

@@ -1,9 +1,11 @@
 // Scratch memory of operations.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 
 #include <utility>
+
+#include "core/bytes.h"
 
 namespace zt::comm {
 
@@ -11,7 +13,13 @@ namespace zt::comm {
 class Staging {
  public:
   // Returns at least `bytes`. Earlier contents are lost.
-  char* get(size_t bytes);
+  char* get(size_t bytes) {
+    if (!memory_.defined() || memory_.nbytes() < bytes) {
+      memory_ = at::Tensor();
+      memory_ = at::empty({static_cast<int64_t>(bytes)}, at::kByte);
+    }
+    return bytes_of(memory_);
+  }
   // Gives up the memory, which the caller may keep longer than this object.
   at::Tensor release() { return std::move(memory_); }
 

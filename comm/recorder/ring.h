@@ -13,7 +13,7 @@
 
 #include "core/group.h"
 #include "core/operation.h"
-#include "record.h"
+#include "flight.h"
 #include "shared.h"
 
 namespace zt::comm {

@@ -1,5 +1,3 @@
-#include "shm/all_reduce.h"
-
 #include <c10/util/SmallVector.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 #include "core/bytes.h"
 #include "core/reduce_tree.h"
 #include "core/segments.h"
+#include "shm/collectives.h"
 
 namespace zt::comm {
 

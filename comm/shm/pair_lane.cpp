@@ -1,10 +1,9 @@
-#include "shm/pair_lane.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "core/bytes.h"
 #include "core/compare.h"
+#include "shm/collectives.h"
 
 namespace zt::comm {
 

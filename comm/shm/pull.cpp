@@ -1,9 +1,8 @@
-#include "shm/pull.h"
-
 #include <algorithm>
 #include <cstring>
 
 #include "core/reduce_tree.h"
+#include "shm/collectives.h"
 
 namespace zt::comm {
 

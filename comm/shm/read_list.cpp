@@ -1,10 +1,9 @@
-#include "shm/read_list.h"
-
 #include <algorithm>
 #include <numeric>
 #include <span>
 
 #include "core/bytes.h"
+#include "shm/collectives.h"
 #include "zt/base/error.h"
 
 namespace zt::comm {

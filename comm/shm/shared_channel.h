@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "core/channel_plan.h"
+#include "core/group.h"
 #include "recorder/black_box.h"
 #include "shm/shared_memory.h"
 #include "zt/comm/channel.h"

@@ -1,6 +1,5 @@
 #include "shm/shm_backend.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -8,9 +7,7 @@
 
 #include "core/bytes.h"
 #include "queue/queued_backend.h"
-#include "shm/all_reduce.h"
-#include "shm/pair_lane.h"
-#include "shm/read_list.h"
+#include "shm/collectives.h"
 #include "shm/share.h"
 #include "shm/shared_channel.h"
 #include "zt/base/error.h"
@@ -35,10 +32,7 @@ class ShmBackend : public QueuedBackend {
   ~ShmBackend() override { close(); }
 
   const Group& group() const override { return team_->group(); }
-  const std::string& name() const override {
-    static const std::string name = "shm";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>& also) override {
     const size_t bytes = static_cast<size_t>(c10::multiply_integers(shape)) * c10::elementSize(dtype);
@@ -105,6 +99,7 @@ class ShmBackend : public QueuedBackend {
   }
 
  private:
+  inline static const std::string kName = "shm";
   void adopt(const std::shared_ptr<SharedMemory>& memory) {
     run_in_turn([&](WaitPolicy& policy) {
       team_->set_wait_policy(policy);
@@ -158,19 +153,6 @@ class ShmBackend : public QueuedBackend {
   std::function<void()> check_abort_;
 };
 
-constexpr int kAddressFields = 4;  // process, descriptor, bytes, whether the memory was created
-
-at::Tensor address_of(const SharedMemory& memory) {
-  const MemoryAddress address = memory.address();
-  const auto tensor = at::empty({kAddressFields}, at::kLong);
-  auto* field = tensor.mutable_data_ptr<int64_t>();
-  field[0] = address.process;
-  field[1] = address.descriptor;
-  field[2] = static_cast<int64_t>(address.bytes);
-  field[3] = memory.data() != nullptr;
-  return tensor;
-}
-
 // Creates memory on rank 0 and maps it on all ranks. A failure on one rank throws Fault on all.
 std::shared_ptr<SharedMemory> share_memory(Communicator& first_contact, int size) {
   SharedMemory memory;
@@ -183,14 +165,9 @@ std::shared_ptr<SharedMemory> share_memory(Communicator& first_contact, int size
     }
   };
   if (first_contact.rank() == 0) attempt([&] { memory = SharedMemory::create(Team::bytes_for(size), Pages::on_demand); });
-  const at::Tensor address = address_of(memory);
-  first_contact.broadcast(address, 0);
-  const auto* field = address.const_data_ptr<int64_t>();
-  if (first_contact.rank() != 0 && field[3] != 0) {
-    attempt([&] {
-      memory = SharedMemory::open({static_cast<pid_t>(field[0]), static_cast<int>(field[1]), static_cast<size_t>(field[2])});
-    });
-  }
+  MemoryAddress address = memory.address();
+  first_contact.broadcast(at::from_blob(&address, {sizeof(address)}, at::kByte), 0);
+  if (first_contact.rank() != 0 && address.bytes > 0) attempt([&] { memory = SharedMemory::open(address); });
   const auto complaints = first_contact.all_gather_values(Value(complaint));
   for (const Value& other : complaints) {
     if (const auto* text = other.get_if<std::string>(); text && !text->empty()) fault("the ranks cannot share memory: {}", *text);

@@ -32,10 +32,7 @@ class TwoLevelBackend : public QueuedBackend {
   ~TwoLevelBackend() override { close(); }
 
   const Group& group() const override { return group_; }
-  const std::string& name() const override {
-    static const std::string name = "two_level";
-    return name;
-  }
+  const std::string& name() const override { return kName; }
 
   // Returns a window that the ranks of the node share.
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
@@ -100,6 +97,7 @@ class TwoLevelBackend : public QueuedBackend {
   }
 
  private:
+  inline static const std::string kName = "two_level";
   const Levels levels_;
   const Group group_;
   const SumOrder order_;

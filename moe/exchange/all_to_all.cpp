@@ -36,7 +36,7 @@ class AllToAll final : public Dispatcher {
   Combined combine(const at::Tensor& sums, const Returning& returning, Context& context) const override {
     const auto& [rows, weights, places, numbers, shared] = returning;
     const RowTraffic traffic = RowTraffic::from_tensor(numbers, options_.ranks);
-    const RowOrder order = order_of(places, traffic.sent());
+    const RowOrder order = order_of(places, traffic.sent);
     const at::Tensor factors = weights.reshape(order.places.sizes());
     Communicator* comm = comm_in(context);
     auto [back, work, sent] = from_experts(rows, traffic, comm, options_.send);

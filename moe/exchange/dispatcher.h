@@ -100,4 +100,11 @@ int64_t room_of_expert(const at::Tensor& experts, const CapacityOptions& capacit
 // Returns the rows per expert if they are padded, else -1.
 int64_t padded_rows(const at::Tensor& experts, const ExchangeOptions& options, Mode mode);
 
+// Dispatches and combines on device meta, with as many rows as ExchangeOptions::capacity or planned_rows say. They hold the
+// memory that the real ones need, and note the bytes that are sent.
+ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tensor& experts, const Dispatcher& dispatcher,
+                                        Context& context);
+ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& result, const Dispatcher& dispatcher,
+                                        Context& context);
+
 }  // namespace zt::moe

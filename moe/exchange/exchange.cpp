@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "exchange/dispatcher.h"
-#include "exchange/planned.h"
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"

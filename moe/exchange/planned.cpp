@@ -1,10 +1,10 @@
-#include "exchange/planned.h"
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "exchange/dispatcher.h"
 
 namespace zt::moe {
 
@@ -23,30 +23,18 @@ PlannedRows rows_of(const at::Tensor& experts, const ExchangeOptions& options, M
   return {routes, static_cast<int64_t>(std::ceil(static_cast<double>(routes) * options.planned_rows))};
 }
 
-// An exchange on device meta: makes the tensors that live while rows are under way, and notes the bytes.
-class MetaExchange {
- public:
-  MetaExchange(PlannedExchange planned, const at::Tensor& like, const Dispatcher& dispatcher)
-      : planned_(std::move(planned)), like_(like), options_(dispatcher.options()), pattern_(dispatcher.pattern()) {}
+at::Tensor empty_rows(int64_t count, const at::Tensor& like, const Dispatcher& dispatcher) {
+  return at::empty({count, dispatcher.options().hidden}, like.options());
+}
 
-  std::vector<at::Tensor> forward(Context& context) const { return moved(planned_.forward_bytes, context); }
-  std::vector<at::Tensor> backward(Context& context) const { return moved(planned_.backward_bytes, context); }
-  at::Tensor kept() const { return rows(planned_.kept); }
-
- private:
-  at::Tensor rows(int64_t count) const { return at::empty({count, options_.hidden}, like_.options()); }
-  std::vector<at::Tensor> moved(int64_t bytes, Context& context) const {
-    std::vector<at::Tensor> buffers;
-    for (const int64_t count : planned_.buffers) buffers.push_back(rows(count));
-    context.sent(options_.axis, bytes, pattern_);
-    return buffers;
-  }
-
-  PlannedExchange planned_;
-  at::Tensor like_;
-  ExchangeOptions options_;
-  Pattern pattern_;
-};
+// Notes the bytes that are sent. Returns the tensors that live while rows are under way.
+std::vector<at::Tensor> moved(int64_t bytes, const PlannedExchange& planned, const at::Tensor& like, const Dispatcher& dispatcher,
+                              Context& context) {
+  std::vector<at::Tensor> buffers;
+  for (const int64_t count : planned.buffers) buffers.push_back(empty_rows(count, like, dispatcher));
+  context.sent(dispatcher.options().axis, bytes, dispatcher.pattern());
+  return buffers;
+}
 
 }  // namespace
 
@@ -59,12 +47,12 @@ ExchangeLayer::Started planned_dispatch(const at::Tensor& tokens, const at::Tens
   const std::vector<at::Tensor> outputs{
       at::empty({planned.received, options.hidden}, tokens.options()), numbers({options.experts / options.ranks}),
       numbers({ordered / std::max<int64_t>(1, routes), routes}), numbers({2 * options.experts})};
-  const MetaExchange exchange(dispatcher.plan_dispatch(planned, tokens, experts), tokens, dispatcher);
-  const std::vector<at::Tensor> buffers = exchange.forward(context);
+  const PlannedExchange exchange = dispatcher.plan_dispatch(planned, tokens, experts);
+  const std::vector<at::Tensor> buffers = moved(exchange.forward_bytes, exchange, tokens, dispatcher, context);
   // The backward holds the rows and their order, and what the dispatcher keeps.
-  const auto backward = [exchange, tokens, &context, kept = exchange.kept(), rows = outputs.front(),
-                         order = numbers({planned.sent})](at::TensorList) {
-    const std::vector<at::Tensor> buffers = exchange.backward(context);
+  const auto backward = [exchange, tokens, &dispatcher, &context, kept = empty_rows(exchange.kept, tokens, dispatcher),
+                         rows = outputs.front(), order = numbers({planned.sent})](at::TensorList) {
+    const std::vector<at::Tensor> buffers = moved(exchange.backward_bytes, exchange, tokens, dispatcher, context);
     return ExchangeLayer::Exchanged{{at::empty_like(tokens), {}}, {}};
   };
   return {{outputs, {}}, backward};
@@ -74,12 +62,12 @@ ExchangeLayer::Backward planned_combine(at::TensorList in, const at::Tensor& res
                                         Context& context) {
   const at::Tensor &rows = in[0], &weights = in[1];
   const PlannedRows planned = rows_of(weights, dispatcher.options(), context.mode);
-  const MetaExchange exchange(dispatcher.plan_combine(planned, rows, weights), rows, dispatcher);
-  const std::vector<at::Tensor> buffers = exchange.forward(context);
+  const PlannedExchange exchange = dispatcher.plan_combine(planned, rows, weights);
+  const std::vector<at::Tensor> buffers = moved(exchange.forward_bytes, exchange, rows, dispatcher, context);
   // The backward holds the inputs, the result, the order of rows, and what the dispatcher keeps.
-  return [exchange, &context, in = in.vec(), result, order = at::empty({planned.sent}, in[2].options()),
-          kept = exchange.kept()](at::TensorList gradients) {
-    const std::vector<at::Tensor> buffers = exchange.backward(context);
+  return [exchange, &dispatcher, &context, in = in.vec(), result, order = at::empty({planned.sent}, in[2].options()),
+          kept = empty_rows(exchange.kept, rows, dispatcher)](at::TensorList gradients) {
+    const std::vector<at::Tensor> buffers = moved(exchange.backward_bytes, exchange, in[0], dispatcher, context);
     ExchangeLayer::Exchanged gone{{at::empty_like(in[0]), at::empty_like(in[1]), {}, {}}, {}};
     if (in.size() > 4) gone.tensors.push_back(gradients[0]);
     return gone;

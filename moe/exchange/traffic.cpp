@@ -33,15 +33,8 @@ int64_t bytes_to_others(const at::Tensor& rows, const std::vector<int64_t>& spli
 
 }  // namespace
 
-RowTraffic::RowTraffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks)
-    : sent_(std::move(sent)), received_(std::move(received)), ranks_(ranks) {}
-
-int64_t RowTraffic::rows_sent() const {
-  return sum_of(sent_);
-}
-
 int64_t RowTraffic::rows_received() const {
-  return sum_of(received_);
+  return sum_of(received);
 }
 
 std::vector<int64_t> RowTraffic::splits(const std::vector<int64_t>& counts) const {
@@ -53,13 +46,13 @@ std::vector<int64_t> RowTraffic::splits(const std::vector<int64_t>& counts) cons
 
 std::vector<int64_t> RowTraffic::rows_of_experts() const {
   std::vector<int64_t> rows(static_cast<size_t>(own_experts()), 0);
-  for (size_t i = 0; i < received_.size(); ++i) rows[i % rows.size()] += received_[i];
+  for (size_t i = 0; i < received.size(); ++i) rows[i % rows.size()] += received[i];
   return rows;
 }
 
 at::Tensor RowTraffic::tensor() const {
-  std::vector<int64_t> numbers = sent_;
-  numbers.insert(numbers.end(), received_.begin(), received_.end());
+  std::vector<int64_t> numbers = sent;
+  numbers.insert(numbers.end(), received.begin(), received.end());
   return at::tensor(numbers, at::kLong);
 }
 
@@ -83,14 +76,14 @@ void refuse_counts(int64_t experts, Communicator& comm) {
 }
 
 MovedRows to_experts(const at::Tensor& sent, const RowTraffic& traffic, Communicator* comm, const SendOptions& options) {
-  if (traffic.ranks() == 1) return {sent, {}};
+  if (traffic.ranks == 1) return {sent, {}};
   const at::Tensor out = as_sent(sent, options);
   const at::Tensor arrived = at::empty({traffic.rows_received(), sent.size(1)}, out.options());
   Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), options.async);
   const int64_t own = traffic.own_experts(), bytes = bytes_to_others(out, traffic.sent_splits(), *comm);
   if (own == 1 && !options.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor rows = at::empty(arrived.sizes(), sent.options());
-  const auto reorder = [=, received = traffic.received()] {
+  const auto reorder = [=, received = traffic.received] {
     const at::Tensor widened = arrived.to(rows.scalar_type());
     swap_block_order(rows, widened, received, own);
   };
@@ -98,14 +91,14 @@ MovedRows to_experts(const at::Tensor& sent, const RowTraffic& traffic, Communic
 }
 
 MovedRows from_experts(const at::Tensor& rows, const RowTraffic& traffic, Communicator* comm, const SendOptions& options) {
-  if (traffic.ranks() == 1) return {rows, {}};
+  if (traffic.ranks == 1) return {rows, {}};
   at::Tensor by_rank = rows;
   if (const int64_t own = traffic.own_experts(); own > 1) {
     by_rank = at::empty_like(rows);
-    swap_block_order(by_rank, rows, swapped_sizes(traffic.received(), own), traffic.ranks());
+    swap_block_order(by_rank, rows, swapped_sizes(traffic.received, own), traffic.ranks);
   }
   const at::Tensor out = as_sent(by_rank, options);
-  const at::Tensor arrived = at::empty({traffic.rows_sent(), rows.size(1)}, out.options());
+  const at::Tensor arrived = at::empty({sum_of(traffic.sent), rows.size(1)}, out.options());
   Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), options.async);
   const int64_t bytes = bytes_to_others(out, traffic.received_splits(), *comm);
   if (!options.dtype) return {arrived, std::move(work), bytes};

@@ -12,20 +12,16 @@
 namespace zt::moe {
 
 // The rows that this rank sends and receives. The experts are divided into equal parts, one per rank, in order.
-class RowTraffic {
- public:
-  // `sent`: by expert, the rows for it. `received`: by rank and own expert, the rows from it.
-  RowTraffic(std::vector<int64_t> sent, std::vector<int64_t> received, int ranks);
+struct RowTraffic {
+  std::vector<int64_t> sent;      // by expert: the rows for it
+  std::vector<int64_t> received;  // by rank and own expert: the rows from it
+  int ranks;
 
-  int ranks() const { return ranks_; }
-  const std::vector<int64_t>& sent() const { return sent_; }
-  const std::vector<int64_t>& received() const { return received_; }
-  int64_t own_experts() const { return static_cast<int64_t>(sent_.size()) / ranks_; }
-  int64_t rows_sent() const;
+  int64_t own_experts() const { return static_cast<int64_t>(sent.size()) / ranks; }
   int64_t rows_received() const;
   // By rank: the rows that go there, and those that come from there.
-  std::vector<int64_t> sent_splits() const { return splits(sent_); }
-  std::vector<int64_t> received_splits() const { return splits(received_); }
+  std::vector<int64_t> sent_splits() const { return splits(sent); }
+  std::vector<int64_t> received_splits() const { return splits(received); }
   // By own expert: its rows from all ranks.
   std::vector<int64_t> rows_of_experts() const;
 
@@ -35,9 +31,6 @@ class RowTraffic {
 
  private:
   std::vector<int64_t> splits(const std::vector<int64_t>& counts) const;
-
-  std::vector<int64_t> sent_, received_;
-  int ranks_;
 };
 
 // Finds out what this rank receives: collective over `comm`, which is in host memory. All ranks wait for each other. Throws

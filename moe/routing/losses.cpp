@@ -2,6 +2,11 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
 namespace zt::moe {
 
 namespace {
@@ -40,7 +45,38 @@ Whole whole_of(const Routed& routed, const RouterOptions& options, Context& cont
   return {sums.narrow(0, 0, load.numel()), last[0], last[1], last[2]};
 }
 
+// Returns where the batch field, [samples, tokens], is not 0.
+at::Tensor nonzero_places(at::IntArrayRef shape, const std::string& field, Context& context) {
+  const at::Tensor values = context.batch(field);
+  if (values.sizes() != shape)
+    misuse(
+        "the batch field '{}' says which tokens count, so it must be [{}, {}], one number per token, got {}: give the router "
+        "another field by `mask`, or mask = \"none\"",
+        field, shape[0], shape[1], describe(values));
+  return values.cpu().ne(0).flatten();
+}
+
+at::Tensor given_tokens(at::IntArrayRef shape, const std::string& mask, Context& context) {
+  if (!mask.empty()) return nonzero_places(shape, mask, context);
+  if (context.has_batch("loss_mask")) return nonzero_places(shape, "loss_mask", context);
+  return context.has_batch("padding") ? nonzero_places(shape, "padding", context).logical_not() : at::Tensor();
+}
+
+double quotient(double a, double b) {
+  return b == 0 ? 0 : a / b;
+}
+
+at::Tensor number(double value) {
+  return at::scalar_tensor(value, at::kDouble);
+}
+
 }  // namespace
+
+at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& mask, Context& context) {
+  if (mask == "none") return {};
+  const at::Tensor counted = given_tokens({samples, tokens}, mask, context);
+  return counted.defined() && counted.all().item<bool>() ? at::Tensor() : counted;
+}
 
 at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Context& context) {
   const at::Tensor& probabilities = routed.probabilities;
@@ -64,6 +100,27 @@ at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Cont
 at::Tensor z_loss(const Routed& routed) {
   const at::Tensor log_sums = (routed.logits - routed.logits.log_softmax(-1)).select(1, 0);  // equal in all columns
   return means_by_sample(log_sums.square().unsqueeze(1), routed).sum();
+}
+
+Stats routing_report(const Stats& sums) {
+  if (sums.empty()) return {};
+  const auto sum = [&](const char* name) { return sums.at(name).item<double>(); };
+  const at::Tensor& load = sums.at("load");
+  const double routes = load.sum().item<double>(), mean = routes / static_cast<double>(load.numel());
+  const double deviation = std::sqrt(load.sub(mean).square().mean().item<double>()), tokens = sum("tokens");
+  Stats shown{
+      {"load", load},
+      {"dropped", number(sum("dropped"))},
+      {"tokens", number(tokens)},
+      {"load_max_over_mean", number(quotient(load.max().item<double>(), mean))},
+      {"load_cv", number(quotient(deviation, mean))},
+      {"idle_experts", number(load.eq(0).sum().item<double>())},
+      {"dropped_share", number(quotient(sum("dropped"), routes))},
+      {"entropy", number(quotient(sum("entropy"), tokens))},
+      {"logit_rms", number(std::sqrt(quotient(sum("logits"), tokens)))},
+  };
+  if (sums.contains("bias")) shown["bias_norm"] = number(std::sqrt(quotient(sum("bias"), tokens)));
+  return shown;
 }
 
 }  // namespace zt::moe

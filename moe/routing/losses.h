@@ -1,12 +1,22 @@
-// The auxiliary losses of a router. All are sums over samples, to be divided by the number of samples of the global batch.
+// What a router adds to a step: which tokens count in it, the auxiliary losses, and the statistics.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <string>
+
 #include "routing/router_options.h"
 #include "zt/model/layer.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
+
+// Returns bool [samples * tokens] in host memory; undefined if all tokens count. `mask` names a batch field [samples, tokens]
+// with a number other than 0 (or true) for tokens that count. "none": all count. Empty: the field `loss_mask`; without it those
+// of which the field `padding`, from data.documents, is false; without both, all count. Throws Misuse if the field is missing or
+// of another shape.
+at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& mask, Context& context);
 
 // The result of routing, on which the losses depend. Tokens are [samples * tokens per sample, ...].
 struct Routed {
@@ -18,6 +28,8 @@ struct Routed {
   int64_t samples = 1;
 };
 
+// The losses are sums over samples, to be divided by the number of samples of the global batch.
+//
 // Returns the balancing loss: experts * sum over experts of f P, where f is an expert's share of the routes that count, and P the
 // mean of its probability, over the tokens of a sample, of all ranks' micro-batches with this number ("batch": the loads are
 // summed over the axes), or of this micro-batch. It is 1 for balanced routing. Multiplied by the number of samples that it stands
@@ -25,5 +37,19 @@ struct Routed {
 at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Context& context);
 // Returns the mean over a sample's tokens that count of the squared log-sum-exp of the logits, summed over samples.
 at::Tensor z_loss(const Routed& routed);
+
+// `sums`: over the tokens of a step, all float64: load [experts] (routes per expert, before any are dropped), dropped (routes),
+// tokens, entropy (of the probabilities, in nats), logits (mean square over experts) and, with a bias, bias (its squared L2
+// norm). Returns
+//   load, dropped, tokens   the sums
+//   load_max_over_mean      the largest load divided by the mean load
+//   load_cv                 the coefficient of variation: the standard deviation of the load divided by its mean
+//   idle_experts            experts without a token
+//   dropped_share           dropped routes divided by all routes
+//   entropy                 the mean over tokens
+//   logit_rms               the root of the mean square
+//   bias_norm               the L2 norm of the bias
+// Quotients of a step without routes are 0. All are numbers, load is a list. Empty if `sums` is.
+Stats routing_report(const Stats& sums);
 
 }  // namespace zt::moe

@@ -9,17 +9,18 @@
 
 namespace zt::moe {
 
-struct NoiseShape {
+// Numbers for each token of each sample.
+struct TokenShape {
   int64_t samples, tokens, width;
 };
 
 // Each returns [samples * tokens, width] in float64, in host memory.
-at::Tensor normal_noise(const NoiseShape& shape, const Context& context);
+at::Tensor normal_noise(const TokenShape& shape, const Context& context);
 // Uniform numbers in [0, 1).
-at::Tensor uniform_noise(const NoiseShape& shape, const Context& context);
+at::Tensor uniform_noise(const TokenShape& shape, const Context& context);
 // -log(-log(u)) of uniform u: the largest of logits plus this noise is a draw from their softmax.
-at::Tensor gumbel_noise(const NoiseShape& shape, const Context& context);
+at::Tensor gumbel_noise(const TokenShape& shape, const Context& context);
 // Uniform numbers between 1 - width and 1 + width.
-at::Tensor jitter_factors(const NoiseShape& shape, double width, const Context& context);
+at::Tensor jitter_factors(const TokenShape& shape, double width, const Context& context);
 
 }  // namespace zt::moe

@@ -3,16 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 
 #include "routing/losses.h"
-#include "routing/mask.h"
 #include "routing/noise.h"
-#include "routing/report.h"
 #include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
-#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 
@@ -41,11 +39,11 @@ class Router final : public Layer, public LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor& h = in[0];
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
-    const Shape shape{h.size(0), h.size(1), selection_->routes(options_)};
+    const TokenShape shape{h.size(0), h.size(1), selection_->routes(options_)};
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
-    const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens({shape.samples, shape.tokens}, options_.mask, context);
-    at::Tensor experts = experts_of({logits, scores, counted, shape.samples, shape.tokens, shape.routes}, context);
+    const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens(shape.samples, shape.tokens, options_.mask, context);
+    at::Tensor experts = experts_of({logits, scores, counted, shape.samples, shape.tokens, shape.width}, context);
     const at::Tensor load = load_of(experts, shape.samples, counted);
     const at::Tensor balanced = options_.losses.of == BalancedRoutes::first
                                     ? load_of(experts.narrow(1, 0, 1).contiguous(), shape.samples, counted)
@@ -55,7 +53,8 @@ class Router final : public Layer, public LayerExtras {
     const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
-    return {weights.view(shape.of_routes()), experts.view(shape.of_routes())};
+    const std::array of_routes{shape.samples, shape.tokens, shape.width};
+    return {weights.view(of_routes), experts.view(of_routes)};
   }
 
   Params params() const override { return noise_ ? std::vector{weight_, noise_} : std::vector{weight_}; }
@@ -87,11 +86,6 @@ class Router final : public Layer, public LayerExtras {
   std::string kind() const override { return "router"; }
 
  private:
-  struct Shape {
-    int64_t samples, tokens, routes;
-    std::vector<int64_t> of_routes() const { return {samples, tokens, routes}; }
-  };
-
   at::Tensor load_of(const at::Tensor& experts, int64_t samples, const at::Tensor& counted) const {
     if (experts.is_meta()) return at::empty({samples, options_.experts}, experts.options().dtype(at::kDouble));
     return load_by_sample(experts, samples, options_.experts, counted);
@@ -102,7 +96,7 @@ class Router final : public Layer, public LayerExtras {
     const at::ScalarType dtype = score_dtype(h);
     at::Tensor rows = h.reshape({-1, options_.hidden}).to(dtype);
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
-    const NoiseShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
+    const TokenShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
     if (has_noise && options_.jitters()) rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
     at::Tensor logits = rows.matmul(context.param(*weight_).to(dtype).t());
     if (!noise_) return logits;
@@ -134,15 +128,15 @@ class Router final : public Layer, public LayerExtras {
   static at::Tensor normalised(const at::Tensor& weights) { return weights / (weights.sum(-1, true) + 1e-20); }
 
   // Empties the routes of experts without room.
-  void drop(at::Tensor& experts, at::Tensor& weights, const at::Tensor& counted, const Shape& shape, Context& context) const {
+  void drop(at::Tensor& experts, at::Tensor& weights, const at::Tensor& counted, const TokenShape& shape,
+            Context& context) const {
     if (!options_.capacity || selection_->fits_capacity() || experts.is_meta()) return;
     const bool per_sample = options_.capacity->per == RoomOf::sample;
     const int64_t parts = per_sample ? shape.samples : 1, tokens = per_sample ? shape.tokens : shape.samples * shape.tokens;
     Room room{.samples = parts, .experts = options_.experts, .counted = counted};
-    room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.routes, options_.experts);
+    room.rows = options_.capacity->rows(context.mode == Mode::train, tokens, shape.width, options_.experts);
     if (options_.capacity->keep == KeptTokens::probability) room.ranking = weights.detach().cpu();
-    if (options_.capacity->keep == KeptTokens::random)
-      room.ranking = uniform_noise({shape.samples, shape.tokens, shape.routes}, context);
+    if (options_.capacity->keep == KeptTokens::random) room.ranking = uniform_noise(shape, context);
     room.is_by_choice = options_.capacity->places == Places::by_choice;
     const int64_t dropped = drop_above(experts, room);
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));

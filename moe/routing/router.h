@@ -17,7 +17,7 @@ namespace zt::moe {
 // with routes = top_k, or experts if experts choose. Parameters: weight [experts, hidden]; with noise "noisy_top_k" also noise
 // [experts, hidden]. Buffer: bias [experts], if the load is evened out by a bias. Scores are computed in float32 at least.
 //
-// Loss terms: balance and z_loss, per sample. Statistics: see routing/report.h. A step whose logits are not finite is an error,
+// Loss terms: balance and z_loss, per sample. Statistics: see routing_report. A step whose logits are not finite is an error,
 // or is skipped, as one whose loss is not finite; the message names the layer, the sample and the rank.
 //
 // A recompute uses the experts that the first forward has chosen.

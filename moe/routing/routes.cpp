@@ -75,15 +75,12 @@ std::span<const double> row_of(const at::Tensor& doubles, int64_t row) {
   return {doubles.const_data_ptr<double>() + static_cast<size_t>(row) * width, width};
 }
 
-// Says of each token whether it counts. An undefined tensor means that all do.
-class Counted {
- public:
-  explicit Counted(const at::Tensor& tokens) : tokens_(tokens.defined() ? tokens.const_data_ptr<bool>() : nullptr) {}
-  bool operator[](int64_t token) const { return !tokens_ || tokens_[token]; }
-
- private:
-  const bool* tokens_;
-};
+// Returns whether the number of a token counts, as a function. An undefined tensor means that all do.
+auto counts_in(const at::Tensor& tokens) {
+  return [counted = tokens.defined() ? tokens.const_data_ptr<bool>() : nullptr](int64_t token) {
+    return !counted || counted[token];
+  };
+}
 
 }  // namespace
 
@@ -101,17 +98,16 @@ at::Tensor select_top_k(const at::Tensor& scores, const TopK& top_k) {
   return selected;
 }
 
-at::Tensor select_by_experts(const Scores& scores, int64_t room) {
-  const at::Tensor by_expert = scores.values.to(at::kDouble).t().contiguous();  // [experts, tokens]
-  const int64_t per_sample = scores.tokens() / scores.samples;
-  at::Tensor selected = at::full({scores.tokens(), scores.experts()}, -1, at::kLong);
+at::Tensor select_by_experts(const at::Tensor& scores, int64_t samples, int64_t room) {
+  const at::Tensor by_expert = scores.to(at::kDouble).t().contiguous();  // [experts, tokens]
+  const int64_t tokens = scores.size(0), experts = scores.size(1), per_sample = tokens / samples;
+  at::Tensor selected = at::full({tokens, experts}, -1, at::kLong);
   auto* to = selected.mutable_data_ptr<int64_t>();
   Largest largest;
-  for (int64_t expert = 0; expert < scores.experts(); ++expert) {
-    for (int64_t begin = 0; begin < scores.tokens(); begin += per_sample) {
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    for (int64_t begin = 0; begin < tokens; begin += per_sample) {
       const auto sample = row_of(by_expert, expert).subspan(static_cast<size_t>(begin), static_cast<size_t>(per_sample));
-      for (const int64_t token : largest.of(sample, std::min(room, per_sample)))
-        to[(begin + token) * scores.experts() + expert] = expert;
+      for (const int64_t token : largest.of(sample, std::min(room, per_sample))) to[(begin + token) * experts + expert] = expert;
     }
   }
   return selected;
@@ -127,9 +123,9 @@ int64_t drop_above(at::Tensor& experts, const Room& room) {
   auto* expert_of = experts.mutable_data_ptr<int64_t>();
   const at::Tensor doubles = room.ranking.defined() ? room.ranking.to(at::kDouble).contiguous() : at::Tensor();
   const double* ranks = doubles.defined() ? doubles.const_data_ptr<double>() : nullptr;
-  const Counted counted(room.counted);
+  const auto counts = counts_in(room.counted);
   const auto comes_before = [&](int64_t a, int64_t b) {
-    const bool counts_a = counted[a / routes], counts_b = counted[b / routes];
+    const bool counts_a = counts(a / routes), counts_b = counts(b / routes);
     if (counts_a != counts_b) return counts_a;
     if (ranks) return comes_first(ranks, a, b);
     if (room.is_by_choice && a % routes != b % routes) return a % routes < b % routes;
@@ -146,7 +142,7 @@ int64_t drop_above(at::Tensor& experts, const Room& room) {
       std::ranges::sort(own, comes_before);
       for (auto pair = own.begin() + room.rows; pair != own.end(); ++pair) {
         expert_of[*pair] = -1;
-        dropped += counted[*pair / routes] ? 1 : 0;
+        dropped += counts(*pair / routes) ? 1 : 0;
       }
     }
   }
@@ -158,9 +154,9 @@ at::Tensor load_by_sample(const at::Tensor& experts, int64_t samples, int64_t co
   auto* to = load.mutable_data_ptr<double>();
   const auto* expert_of = experts.const_data_ptr<int64_t>();
   const int64_t per_sample = samples == 0 ? 1 : experts.numel() / samples, routes = experts.size(1);
-  const Counted is_counted(counted);
+  const auto counts = counts_in(counted);
   for (int64_t pair = 0; pair < experts.numel(); ++pair) {
-    if (expert_of[pair] >= 0 && is_counted[pair / routes]) to[pair / per_sample * count + expert_of[pair]] += 1;
+    if (expert_of[pair] >= 0 && counts(pair / routes)) to[pair / per_sample * count + expert_of[pair]] += 1;
   }
   return load;
 }

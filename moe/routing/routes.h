@@ -7,26 +7,20 @@
 
 namespace zt::moe {
 
-// Scores [tokens, experts], float32 or float64, and how many samples the tokens belong to, equally many each.
-struct Scores {
-  at::Tensor values;
-  int64_t samples = 1;
-  int64_t tokens() const { return values.size(0); }
-  int64_t experts() const { return values.size(1); }
-};
-
 // How many experts a token gets, of how many of the groups into which experts are divided evenly.
 struct TopK {
   int64_t count, groups = 1, top_groups = 1;
 };
 
-// Returns the experts of each token, int64 [tokens, count], the largest score first. With groups, only experts of a token's
-// best groups count; a group's score is the sum of its two best (DeepSeek-V3; with one expert per group, its score).
+// Returns the experts of each token, int64 [tokens, count], the largest of the scores [tokens, experts] first. With groups, only
+// experts of a token's best groups count; a group's score is the sum of its two best (DeepSeek-V3; with one expert per group, its
+// score).
 at::Tensor select_top_k(const at::Tensor& scores, const TopK& top_k);
 
+// `scores`: [tokens, experts], of equally many tokens of each of `samples` samples.
 // Returns int64 [tokens, experts]: in column e, e if expert e has chosen the token, else -1. Each expert chooses the `room`
 // tokens of each sample with the largest scores (Zhou et al.: Mixture-of-experts with expert choice routing. NeurIPS 2022).
-at::Tensor select_by_experts(const Scores& scores, int64_t room);
+at::Tensor select_by_experts(const at::Tensor& scores, int64_t samples, int64_t room);
 
 // Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample.
 at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts);

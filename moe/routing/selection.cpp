@@ -46,7 +46,7 @@ class TopKSelection final : public Selection {
  private:
   at::Tensor drawn(const Candidates& candidates, Context& context) const {
     const at::Tensor logits = on_host(candidates.logits);
-    const NoiseShape shape{candidates.samples, candidates.tokens, candidates.experts()};
+    const TokenShape shape{candidates.samples, candidates.tokens, candidates.experts()};
     const at::Tensor noisy = logits + gumbel_noise(shape, context).to(logits);
     return draws_all_ ? select_top_k(noisy, top_k_) : with_drawn_rest(select_top_k(logits, top_k_), noisy);
   }
@@ -76,7 +76,7 @@ class ExpertChoice final : public Selection {
     if (candidates.counted.defined()) scores = scores.masked_fill(candidates.counted.logical_not().unsqueeze(1), kLeast);
     const bool is_training = context.mode == Mode::train;
     const int64_t room = capacity_.rows(is_training, candidates.tokens, top_k_, candidates.experts());
-    return select_by_experts({scores, candidates.samples}, room);
+    return select_by_experts(scores, candidates.samples, room);
   }
 
  private:

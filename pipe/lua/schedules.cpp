@@ -32,6 +32,19 @@ void push(lua_State* L, const PipelineStep& step) {
   lua::push(L, std::make_shared<PipelineStep>(step));
 }
 
+// Pushes whether arguments 1 and 2 are equal.
+template <class T>
+int are_equal(lua_State* L) {
+  lua::push(L, *lua::check<T>(L, 1) == *lua::check<T>(L, 2));
+  return 1;
+}
+
+std::string text_of_rank(const PipelineRank& rank) {
+  std::string text;
+  for (const PipelineStep& step : rank.steps()) text += (text.empty() ? "" : " ") + text_of(step);
+  return text;
+}
+
 // pipe.F(stage, micro_batch)
 template <TaskKind kind>
 int make_task(lua_State* L) {
@@ -52,26 +65,6 @@ int overlap(lua_State* L) {
   return 1;
 }
 
-int step_text(lua_State* L) {
-  lua::push(L, text_of(*lua::check<PipelineStep>(L, 1)));
-  return 1;
-}
-int step_equal(lua_State* L) {
-  lua::push(L, *lua::check<PipelineStep>(L, 1) == *lua::check<PipelineStep>(L, 2));
-  return 1;
-}
-int step_kind(lua_State* L) {
-  lua::push(L, std::string(1, letter_of(lua::check<PipelineStep>(L, 1)->task.kind)));
-  return 1;
-}
-int step_stage(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.stage});
-  return 1;
-}
-int step_micro_batch(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.micro_batch});
-  return 1;
-}
 int step_beside(lua_State* L) {
   const auto beside = lua::check<PipelineStep>(L, 1)->beside;
   lua::push(L, beside ? std::make_shared<PipelineStep>(PipelineStep{*beside}) : std::shared_ptr<PipelineStep>());
@@ -114,16 +107,6 @@ int rank_set(lua_State* L) {
   steps[place_at(L, 2, steps.size())] = *lua::check<PipelineStep>(L, 3);
   return 0;
 }
-int rank_length(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<PipelineRank>(L, 1)->steps().size()));
-  return 1;
-}
-int rank_text(lua_State* L) {
-  std::string text;
-  for (const PipelineStep& step : lua::check<PipelineRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
-  lua::push(L, text);
-  return 1;
-}
 
 // schedule:rank(0) -> its list, through which the schedule is edited
 int schedule_rank(lua_State* L) {
@@ -134,32 +117,8 @@ int schedule_rank(lua_State* L) {
   lua::push(L, std::make_shared<PipelineRank>(PipelineRank{schedule, static_cast<int>(rank)}));
   return 1;
 }
-int schedule_text(lua_State* L) {
-  lua::push(L, to_text(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
-int schedule_csv(lua_State* L) {
-  lua::push(L, to_csv(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
 int schedule_copy(lua_State* L) {
   lua::push(L, std::make_shared<PipelineSchedule>(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
-int schedule_equal(lua_State* L) {
-  lua::push(L, *lua::check<PipelineSchedule>(L, 1) == *lua::check<PipelineSchedule>(L, 2));
-  return 1;
-}
-int schedule_stages(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<PipelineSchedule>(L, 1)->ranks.size()));
-  return 1;
-}
-int schedule_chunks(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->chunks()});
-  return 1;
-}
-int schedule_micro_batches(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->micro_batches});
   return 1;
 }
 
@@ -182,36 +141,39 @@ int check_schedule(lua_State* L) {
 }  // namespace
 
 void open_schedules(lua::Module& module) {
+  using lua::pushed;
+  using Step = PipelineStep;
+  using Schedule = PipelineSchedule;
   module.function<make_task<TaskKind::forward>>("F")
       .function<make_task<TaskKind::backward>>("B")
       .function<make_task<TaskKind::input_grad>>("I")
       .function<make_task<TaskKind::weight_grad>>("W")
       .function<overlap>("overlap")
       .function<check_schedule>("check");
-  module.type<PipelineStep>()
-      .getter<step_kind>("kind")
-      .getter<step_stage>("stage")
-      .getter<step_micro_batch>("micro_batch")
+  module.type<Step>()
+      .getter<pushed<Step, [](const Step& step) { return std::string(1, letter_of(step.task.kind)); }>>("kind")
+      .getter<pushed<Step, [](const Step& step) { return int64_t{step.task.stage}; }>>("stage")
+      .getter<pushed<Step, [](const Step& step) { return int64_t{step.task.micro_batch}; }>>("micro_batch")
       .getter<step_beside>("beside")
-      .metamethod<step_text>("__tostring")
-      .metamethod<step_equal>("__eq");
+      .metamethod<pushed<Step, [](const Step& step) { return text_of(step); }>>("__tostring")
+      .metamethod<are_equal<Step>>("__eq");
   module.type<PipelineRank>()
       .method<rank_insert>("insert")
       .method<rank_remove>("remove")
       .method<rank_get>("get")
       .method<rank_set>("set")
-      .metamethod<rank_length>("__len")
-      .metamethod<rank_text>("__tostring");
-  module.type<PipelineSchedule>()
+      .metamethod<pushed<PipelineRank, [](const PipelineRank& rank) { return std::ssize(rank.steps()); }>>("__len")
+      .metamethod<pushed<PipelineRank, text_of_rank>>("__tostring");
+  module.type<Schedule>()
       .method<schedule_rank>("rank")
-      .method<schedule_text>("text")
-      .method<schedule_csv>("csv")
+      .method<pushed<Schedule, to_text>>("text")
+      .method<pushed<Schedule, to_csv>>("csv")
       .method<schedule_copy>("copy")
-      .getter<schedule_stages>("stages")
-      .getter<schedule_chunks>("chunks")
-      .getter<schedule_micro_batches>("micro_batches")
-      .metamethod<schedule_text>("__tostring")
-      .metamethod<schedule_equal>("__eq");
+      .getter<pushed<Schedule, [](const Schedule& schedule) { return std::ssize(schedule.ranks); }>>("stages")
+      .getter<pushed<Schedule, [](const Schedule& schedule) { return int64_t{schedule.chunks()}; }>>("chunks")
+      .getter<pushed<Schedule, [](const Schedule& schedule) { return int64_t{schedule.micro_batches}; }>>("micro_batches")
+      .metamethod<pushed<Schedule, to_text>>("__tostring")
+      .metamethod<are_equal<Schedule>>("__eq");
 }
 
 }  // namespace zt::pipe

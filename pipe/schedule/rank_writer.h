@@ -4,7 +4,7 @@
 #include <deque>
 #include <vector>
 
-#include "schedule.h"
+#include "recipes.h"
 
 namespace zt::pipe {
 
@@ -37,5 +37,16 @@ class RankWriter {
   std::vector<int> forwards_, backwards_;  // by stage: next micro-batch
   std::deque<Task> weights_;               // left by I, the oldest first
 };
+
+// Returns a schedule of this shape whose lists write(writer, rank) has written.
+template <class Write>
+PipelineSchedule write_ranks(StagePlacement placement, const Shape& shape, const Write& write) {
+  PipelineSchedule schedule = empty_schedule(placement, shape.ranks, shape.chunks, shape.micro_batches);
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    RankWriter writer(schedule, rank);
+    write(writer, rank);
+  }
+  return schedule;
+}
 
 }  // namespace zt::pipe

@@ -27,29 +27,22 @@ void drop_virtual(PipelineSchedule& schedule, int count) {
 int multiple_of_ranks(const Shape& shape) {
   return (shape.micro_batches + shape.ranks - 1) / shape.ranks * shape.ranks;
 }
-int at_least_twice_the_ranks(const Shape& shape) {
-  return std::max(shape.micro_batches, 2 * shape.ranks);
-}
-int at_least_one_less(const Shape& shape) {
-  return std::max(shape.micro_batches, 2 * shape.ranks - 1);
-}
 
 }  // namespace
 
 const std::vector<Recipe>& recipes() {
   static const std::vector<Recipe> all{
-      {"breadth_first", "all micro-batches of a chunk before the next chunk", 2, true, breadth_first},
-      {"dualpipe_v", "forwards and backwards beside each other, both halves of the model on each rank", 2, false, dualpipe_v,
-       at_least_twice_the_ranks},
-      {"gpipe", "all forwards, then all backwards", 1, false, gpipe},
-      {"interleaved", "one_f_one_b with several chunks per rank", 2, true, interleaved, multiple_of_ranks},
-      {"interleaved_zb", "interleaved with split backwards: W fills the gaps", 2, true, interleaved_zb, multiple_of_ranks},
-      {"one_f_one_b", "forwards and backwards in turns, with the fewest activations", 1, false, one_f_one_b},
-      {"v_half", "about half the activations of one_f_one_b, about half of its bubble", 2, false, v_half},
-      {"v_min", "about a third of the activations of one_f_one_b, about two thirds of its bubble", 2, false, v_min},
-      {"zb_h1", "one_f_one_b with split backwards: a third of its bubble", 1, false, zb_h1},
-      {"zb_h2", "no bubble between a rank's tasks, with twice the activations", 1, false, zb_h2},
-      {"zb_v", "no bubble between a rank's tasks, with the activations of one_f_one_b", 2, false, zb_v, at_least_one_less},
+      {"breadth_first", 2, true, breadth_first},
+      {"dualpipe_v", 2, false, dualpipe_v, [](const Shape& shape) { return std::max(shape.micro_batches, 2 * shape.ranks); }},
+      {"gpipe", 1, false, breadth_first},
+      {"interleaved", 2, true, interleaved, multiple_of_ranks},
+      {"interleaved_zb", 2, true, interleaved_zb, multiple_of_ranks},
+      {"one_f_one_b", 1, false, one_f_one_b},
+      {"v_half", 2, false, v_half},
+      {"v_min", 2, false, v_min},
+      {"zb_h1", 1, false, zb_h1},
+      {"zb_h2", 1, false, zb_h2},
+      {"zb_v", 2, false, zb_v, [](const Shape& shape) { return std::max(shape.micro_batches, 2 * shape.ranks - 1); }},
   };
   return all;
 }

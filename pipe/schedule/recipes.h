@@ -13,7 +13,7 @@ struct Shape {
 };
 
 struct Recipe {
-  std::string name, doc;
+  std::string name;
   int chunks = 1;             // that it has, or if it takes any number, the default
   bool takes_chunks = false;  // any number of chunks
   PipelineSchedule (*make)(const Shape&) = nullptr;
@@ -34,7 +34,6 @@ PipelineSchedule make_schedule(const std::string& name, Shape shape);
 PipelineSchedule forwards_only(const PipelineSchedule& schedule, int micro_batches);
 
 // The recipes, each for numbers of micro-batches that it can use. The files name the papers.
-PipelineSchedule gpipe(const Shape& shape);
 PipelineSchedule one_f_one_b(const Shape& shape);
 PipelineSchedule interleaved(const Shape& shape);
 PipelineSchedule breadth_first(const Shape& shape);

@@ -162,12 +162,6 @@ void check_memory(const SearchOptions& options) {
   }
 }
 
-int most_held(const Timing& timing) {
-  int most = 0;
-  for (const TimedRank& rank : timing.ranks) most = std::max(most, rank.most_held);
-  return most;
-}
-
 }  // namespace
 
 PipelineSchedule search(const SearchOptions& options) {
@@ -179,10 +173,10 @@ PipelineSchedule search(const SearchOptions& options) {
     for (const bool divides_memory : {false, true}) {
       PipelineSchedule found = ListScheduler(options, {back_first, divides_memory}).run();
       const Timing timing = time_schedule(found, options.times);
-      const bool is_better = timing.seconds < best_seconds || (timing.seconds == best_seconds && most_held(timing) < best_held);
+      const bool is_better = timing.seconds < best_seconds || (timing.seconds == best_seconds && timing.most_held() < best_held);
       if (best && !is_better) continue;
       best_seconds = timing.seconds;
-      best_held = most_held(timing);
+      best_held = timing.most_held();
       best = std::move(found);
     }
   }

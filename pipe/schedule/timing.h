@@ -1,9 +1,10 @@
 // Plays a schedule: when each task would run, how long ranks are idle, and what they hold.
 #pragma once
 
+#include <algorithm>
+#include <limits>
 #include <vector>
 
-#include "ends.h"
 #include "schedule.h"
 
 namespace zt::pipe {
@@ -20,6 +21,26 @@ struct Times {
 // Returns the times of all stages. Throws Misuse if `times` has another number of stages.
 std::vector<StageTimes> times_of_stages(const Times& times, const PipelineSchedule& schedule);
 
+inline constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// When tasks end while a schedule is made or played.
+class Ends {
+ public:
+  // `transfer`: the time of a value or gradient from one rank to another. Keeps a reference to the schedule's ranks of stages.
+  Ends(const PipelineSchedule& schedule, double transfer)
+      : schedule_(schedule), transfer_(transfer), forward_(schedule.places(), kNever), backward_(schedule.places(), kNever) {}
+
+  // Returns from when on a task could start on its rank, because what it waits for (waits_of) is there. kNever: that is not known
+  // yet.
+  double ready(const Task& task) const;
+  void add(const Task& task, double end);
+
+ private:
+  const PipelineSchedule& schedule_;
+  double transfer_;
+  std::vector<double> forward_, backward_;  // by PipelineSchedule::place; backward_: of B or I
+};
+
 struct TimedStep {
   double begin = 0, end = 0;
 };
@@ -35,6 +56,8 @@ struct Timing {
   std::vector<TimedRank> ranks;
   // By rank: the index of the step that waits for ever. Empty if all run.
   std::vector<int> stuck;
+  // Returns the most that a rank holds.
+  int most_held() const { return std::ranges::max_element(ranks, {}, &TimedRank::most_held)->most_held; }
 };
 
 // Tasks run as soon as their rank is free and what they need is there. The two tasks of an overlapped step run for the sum of

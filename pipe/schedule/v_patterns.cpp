@@ -92,9 +92,7 @@ PipelineSchedule best_of_patterns(const Shape& shape, int sum, int held) {
     PipelineSchedule schedule =
         split_backwards(repeat(pattern, shape), {}, std::vector<int>(static_cast<size_t>(shape.ranks), held));
     const Timing timing = time_schedule(schedule);
-    int most = 0;
-    for (const TimedRank& rank : timing.ranks) most = std::max(most, rank.most_held);
-    const std::pair<int, double> cost(std::max(0, most - held), timing.seconds);
+    const std::pair<int, double> cost(std::max(0, timing.most_held() - held), timing.seconds);
     if (best && cost >= best_cost) continue;
     best_cost = cost;
     best = std::move(schedule);

@@ -4,15 +4,11 @@
 #include <algorithm>
 
 #include "rank_writer.h"
-#include "recipes.h"
 
 namespace zt::pipe {
 
 PipelineSchedule zb_h1(const Shape& shape) {
-  const auto [p, v, m] = shape;
-  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
-  for (int rank = 0; rank < p; ++rank) {
-    RankWriter writer(schedule, rank);
+  return write_ranks(StagePlacement::loop, shape, [p = shape.ranks, m = shape.micro_batches](RankWriter& writer, int rank) {
     for (int k = 0; k < p - 1 - rank; ++k) writer.forward(rank);
     for (int k = 0; k < m; ++k) {
       writer.forward(rank);
@@ -20,15 +16,11 @@ PipelineSchedule zb_h1(const Shape& shape) {
       if (k >= rank) writer.weight_grad();
     }
     writer.all_weight_grads();
-  }
-  return schedule;
+  });
 }
 
 PipelineSchedule zb_h2(const Shape& shape) {
-  const auto [p, v, m] = shape;
-  PipelineSchedule schedule = empty_schedule(StagePlacement::loop, p, 1, m);
-  for (int rank = 0; rank < p; ++rank) {
-    RankWriter writer(schedule, rank);
+  return write_ranks(StagePlacement::loop, shape, [p = shape.ranks, m = shape.micro_batches](RankWriter& writer, int rank) {
     for (int k = 0; k < 2 * (p - rank) - 1; ++k) writer.forward(rank);
     for (int k = 0; k < m; ++k) {
       writer.input_grad(rank);
@@ -36,16 +28,12 @@ PipelineSchedule zb_h2(const Shape& shape) {
       writer.forward(rank);
     }
     writer.all_weight_grads();
-  }
-  return schedule;
+  });
 }
 
 // Needs 2p - 1 micro-batches. Each rank has the stage `front` of the first half of the model, and `back` of the second.
 PipelineSchedule zb_v(const Shape& shape) {
-  const auto [p, v, m] = shape;
-  PipelineSchedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
-  for (int rank = 0; rank < p; ++rank) {
-    RankWriter writer(schedule, rank);
+  return write_ranks(StagePlacement::v, shape, [p = shape.ranks, m = shape.micro_batches](RankWriter& writer, int rank) {
     const int front = rank, back = 2 * p - 1 - rank;
     const auto backward = [&](int stage) {
       writer.input_grad(stage);
@@ -73,16 +61,12 @@ PipelineSchedule zb_v(const Shape& shape) {
     for (int k = 0; k < p - rank; ++k) backward(front);
     for (int k = 0; k < m; ++k) writer.weight_grad(back);
     writer.all_weight_grads();
-  }
-  return schedule;
+  });
 }
 
 // Needs 2p micro-batches.
 PipelineSchedule dualpipe_v(const Shape& shape) {
-  const auto [p, v, m] = shape;
-  PipelineSchedule schedule = empty_schedule(StagePlacement::v, p, 2, m);
-  for (int rank = 0; rank < p; ++rank) {
-    RankWriter writer(schedule, rank);
+  return write_ranks(StagePlacement::v, shape, [p = shape.ranks, m = shape.micro_batches](RankWriter& writer, int rank) {
     const int front = rank, back = 2 * p - 1 - rank, after = p - rank - 1;  // `after`: ranks after this one
     for (int k = 0; k < 2 * after; ++k) writer.forward(front);
     for (int k = 0; k < rank + 1; ++k) {
@@ -117,8 +101,7 @@ PipelineSchedule dualpipe_v(const Shape& shape) {
       writer.input_grad(front);
     }
     writer.all_weight_grads();
-  }
-  return schedule;
+  });
 }
 
 }  // namespace zt::pipe

@@ -18,55 +18,45 @@ struct Traffic {
   std::vector<int> received_at;              // by parcel: the receiver's step
 };
 
-// Gives channels their depths.
-class ChannelDepths {
- public:
-  explicit ChannelDepths(const PipelineSchedule& schedule) : timing_(time_schedule(schedule)) {}
-
-  // `channels`: those of the rank.
-  void set(int rank, const std::map<ChannelKey, Traffic>& channels, std::vector<Action>& actions) const {
-    std::map<ChannelKey, int> depths;
-    for (const auto& [key, traffic] : channels) depths[key] = depth_of(key, traffic);
-    const Transfers& kinds = Transfers::get();
-    for (Action& action : actions) {
-      const auto message = message_of(action);
-      if (!message) continue;
-      const bool is_value = action.kind == kinds.send || action.kind == kinds.recv;
-      const Direction direction = is_value ? Direction::forward : Direction::backward;
-      const int depth =
-          depths.at(message->is_send ? ChannelKey(rank, message->peer, direction) : ChannelKey(message->peer, rank, direction));
-      if (depth > 1) action.attrs["depth"] = depth;
-    }
+// Returns the most messages of a channel that are under way at a time.
+int depth_of(const ChannelKey& key, const Traffic& traffic, const Timing& timing) {
+  const auto& [from, to, direction] = key;
+  const auto step_of = [&](int rank, int step) {
+    return timing.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)];
+  };
+  std::vector<std::pair<double, int>> changes;
+  for (size_t i = 0; i < traffic.sent.size(); ++i) {
+    changes.emplace_back(step_of(from, traffic.sent[i].second).end, 1);
+    changes.emplace_back(step_of(to, traffic.received_at[i]).begin, -1);
   }
+  std::ranges::sort(changes, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : a.second > b.second;  // at one time, messages come before they go
+  });
+  int under_way = 0, most = 1;
+  for (const auto& [time, change] : changes) most = std::max(most, under_way += change);
+  return most;
+}
 
- private:
-  // Returns the most messages that are under way at a time.
-  int depth_of(const ChannelKey& key, const Traffic& traffic) const {
-    const auto& [from, to, direction] = key;
-    std::vector<std::pair<double, int>> changes;
-    for (size_t i = 0; i < traffic.sent.size(); ++i) {
-      changes.emplace_back(step_of(from, traffic.sent[i].second).end, 1);
-      changes.emplace_back(step_of(to, traffic.received_at[i]).begin, -1);
-    }
-    std::ranges::sort(changes, [](const auto& a, const auto& b) {
-      return a.first != b.first ? a.first < b.first : a.second > b.second;  // at one time, messages come before they go
-    });
-    int under_way = 0, most = 1;
-    for (const auto& [time, change] : changes) most = std::max(most, under_way += change);
-    return most;
+// Gives the actions of a rank the depths of its channels.
+void set_depths(int rank, const std::map<ChannelKey, Traffic>& channels, const Timing& timing, std::vector<Action>& actions) {
+  std::map<ChannelKey, int> depths;
+  for (const auto& [key, traffic] : channels) depths[key] = depth_of(key, traffic, timing);
+  const Transfers& kinds = Transfers::get();
+  for (Action& action : actions) {
+    const auto message = message_of(action);
+    if (!message) continue;
+    const bool is_value = action.kind == kinds.send || action.kind == kinds.recv;
+    const Direction direction = is_value ? Direction::forward : Direction::backward;
+    const int depth =
+        depths.at(message->is_send ? ChannelKey(rank, message->peer, direction) : ChannelKey(message->peer, rank, direction));
+    if (depth > 1) action.attrs["depth"] = depth;
   }
-
-  const TimedStep& step_of(int rank, int step) const {
-    return timing_.ranks[static_cast<size_t>(rank)].steps[static_cast<size_t>(step)];
-  }
-
-  Timing timing_;
-};
+}
 
 class Lowering {
  public:
   Lowering(const PipelineSchedule& schedule, const Cut& cut, Mode mode)
-      : cut_(cut), mode_(mode), layers_(schedule, cut), messages_(schedule, cut), depths_(schedule) {}
+      : cut_(cut), mode_(mode), layers_(schedule, cut), messages_(schedule, cut), timing_(time_schedule(schedule)) {}
 
   // Of the other ranks it needs only what they send to this one and receive from it.
   std::vector<Action> run(int rank) {
@@ -82,7 +72,7 @@ class Lowering {
     for (auto& [key, traffic] : traffic_) note_received(key, traffic);
     for (const auto& [sender, keys] : from) note_sent(sender, keys);
     std::vector<Action> actions = write(rank, mine);
-    depths_.set(rank, traffic_, actions);
+    set_depths(rank, traffic_, timing_, actions);
     return actions;
   }
 
@@ -132,7 +122,7 @@ class Lowering {
       }
       const auto [begin, end] = frees.equal_range(index);
       for (auto free = begin; free != end; ++free)
-        actions.push_back(make_transfer(Transfers::get().free, free->second, layer.micro_batch, {}));
+        actions.push_back({.kind = Transfers::get().free, .target = free->second, .micro_batch = layer.micro_batch});
     }
     return actions;
   }
@@ -149,7 +139,11 @@ class Lowering {
   }
 
   Action transfer(KindId kind, const Parcel& parcel, int peer) const {
-    return make_transfer(kind, parcel.position, parcel.micro_batch, {cut_.axes, peer, 1});
+    const bool is_send = kind == Transfers::get().send || kind == Transfers::get().send_grad;
+    Action action{.kind = kind, .target = parcel.position, .micro_batch = parcel.micro_batch};
+    action.attrs = {{is_send ? "to" : "from", peer}};
+    action.set_axes(cut_.axes);
+    return action;
   }
 
   // Returns the positions whose outputs are dropped after a layer, by the layer's index: values of other ranks after their last
@@ -174,7 +168,7 @@ class Lowering {
   Mode mode_;
   RankLayers layers_;
   LayerMessages messages_;
-  ChannelDepths depths_;
+  Timing timing_;
   std::map<ChannelKey, Traffic> traffic_;  // of the channels of this rank
 };
 

@@ -11,23 +11,16 @@ Resource resource(ResourceId kind, const Action& action) {
   return {kind, action.target, action.micro_batch};
 }
 
+template <ResourceId kind>
 Resources send_resources(const Action& action, const ModelInfo&) {
-  Resources resources{.reads = {resource(resource::value, action)}, .writes = {}};
-  if (action.flag("free")) resources.frees = resources.reads;
+  Resources resources{.reads = {resource(kind, action)}, .writes = {}};
+  if (kind == resource::value_grad || action.flag("free")) resources.frees = resources.reads;
   return resources;
 }
 
+template <ResourceId kind>
 Resources recv_resources(const Action& action, const ModelInfo&) {
-  return {.reads = {}, .writes = {resource(resource::value, action)}};
-}
-
-Resources send_grad_resources(const Action& action, const ModelInfo&) {
-  const Resource gradient = resource(resource::value_grad, action);
-  return {.reads = {gradient}, .writes = {}, .frees = {gradient}};
-}
-
-Resources recv_grad_resources(const Action& action, const ModelInfo&) {
-  return {.reads = {}, .writes = {resource(resource::value_grad, action)}};
+  return {.reads = {}, .writes = {resource(kind, action)}};
 }
 
 Resources free_resources(const Action& action, const ModelInfo&) {
@@ -69,8 +62,7 @@ class Transfer : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     const Transfers& kinds = Transfers::get();
     if (state.failure) return join(action, state);
-    if (action.kind == kinds.send) return send(action, state);
-    if (action.kind == kinds.send_grad) return send_grad(action, state);
+    if (action.kind == kinds.send || action.kind == kinds.send_grad) return send(action, state);
     if (action.kind == kinds.free) state.values.drop_values(action.target, action.micro_batch);
     else receive(action, state);
     return {};
@@ -91,18 +83,15 @@ class Transfer : public ActionHandler {
   }
 
   static Work send(const Action& action, StepState& state) {
-    std::vector<at::Tensor> values;
-    for (int output = 0; output < outputs_of(action, state); ++output)
-      values.push_back(state.values.get({action.target, output}, action.micro_batch));
+    const bool is_value = action.kind == Transfers::get().send;
+    std::vector<at::Tensor> tensors;
+    for (int output = 0; output < outputs_of(action, state); ++output) {
+      const Edge edge{action.target, output};
+      tensors.push_back(is_value ? state.values.get(edge, action.micro_batch)
+                                 : state.values.take_gradient(edge, action.micro_batch));
+    }
     if (action.flag("free")) state.values.drop_values(action.target, action.micro_batch);
-    return state.links->channel(*message_of(action)).send(std::move(values));
-  }
-
-  static Work send_grad(const Action& action, StepState& state) {
-    std::vector<at::Tensor> gradients;
-    for (int output = 0; output < outputs_of(action, state); ++output)
-      gradients.push_back(state.values.take_gradient({action.target, output}, action.micro_batch));
-    return state.links->channel(*message_of(action)).send(std::move(gradients));
+    return state.links->channel(*message_of(action)).send(std::move(tensors));
   }
 
   static void receive(const Action& action, StepState& state) {
@@ -122,23 +111,15 @@ class Transfer : public ActionHandler {
 
 const Transfers& Transfers::get() {
   static const Transfers kinds{
-      .send = add("SEND", send_resources, "sends the outputs of a position to another stage", "forward", true),
-      .recv = add("RECV", recv_resources, "receives the outputs of a position that another rank runs", "forward", false),
-      .send_grad = add("SEND_GRAD", send_grad_resources, "sends the gradient of a position's outputs", "backward", true),
-      .recv_grad = add("RECV_GRAD", recv_grad_resources, "receives the gradient of a position's outputs", "backward", false),
+      .send = add("SEND", send_resources<resource::value>, "sends the outputs of a position to another stage", "forward", true),
+      .recv = add("RECV", recv_resources<resource::value>, "receives the outputs of a position that another rank runs", "forward",
+                  false),
+      .send_grad =
+          add("SEND_GRAD", send_resources<resource::value_grad>, "sends the gradient of a position's outputs", "backward", true),
+      .recv_grad = add("RECV_GRAD", recv_resources<resource::value_grad>, "receives the gradient of a position's outputs",
+                       "backward", false),
       .free = add("FREE", free_resources, "drops outputs that no later action reads", nullptr, false)};
   return kinds;
-}
-
-Action make_transfer(KindId kind, int position, int micro_batch, const Route& route) {
-  const Transfers& kinds = Transfers::get();
-  Action action{.kind = kind, .target = position, .micro_batch = micro_batch};
-  if (kind == kinds.free) return action;
-  const bool is_send = kind == kinds.send || kind == kinds.send_grad;
-  action.attrs = {{is_send ? "to" : "from", route.peer}};
-  action.set_axes(route.axes);
-  if (route.depth > 1) action.attrs["depth"] = route.depth;
-  return action;
 }
 
 std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> transfer_handlers() {

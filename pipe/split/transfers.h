@@ -1,7 +1,6 @@
 // The actions that move values and gradients between stages.
 #pragma once
 
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,13 +19,6 @@ struct Transfers {
   KindId free;       // FREE: drops outputs of q that no later action of this rank reads
   static const Transfers& get();
 };
-
-struct Route {
-  std::vector<std::string> axes;
-  int peer = 0;
-  int depth = 1;
-};
-Action make_transfer(KindId kind, int position, int micro_batch, const Route& route);
 
 std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> transfer_handlers();
 

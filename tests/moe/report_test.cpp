@@ -1,11 +1,11 @@
 // Tests the numbers that the result of a step shows of a router.
-#include "routing/report.h"
-
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
+
+#include "routing/losses.h"
 
 namespace zt::test {
 namespace {

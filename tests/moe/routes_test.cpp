@@ -47,8 +47,8 @@ TEST(Selection, StaysInTheBestGroups) {
 
 TEST(Selection, ExpertsChooseTokensOfEachSample) {
   const at::Tensor scores = at::tensor({0.1, 0.9, 0.2, 0.8, 0.3, 0.7, 0.4, 0.6}, at::kDouble).view({4, 2});
-  EXPECT_TRUE(select_by_experts({scores, 2}, 1).equal(longs({-1, 1, 0, -1, -1, 1, 0, -1}, 2)));
-  EXPECT_TRUE(select_by_experts({scores, 1}, 9).equal(longs({0, 1, 0, 1, 0, 1, 0, 1}, 2)));
+  EXPECT_TRUE(select_by_experts(scores, 2, 1).equal(longs({-1, 1, 0, -1, -1, 1, 0, -1}, 2)));
+  EXPECT_TRUE(select_by_experts(scores, 1, 9).equal(longs({0, 1, 0, 1, 0, 1, 0, 1}, 2)));
 }
 
 TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {

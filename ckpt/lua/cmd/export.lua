@@ -35,23 +35,10 @@ end
 
 -- An error unless the checkpoint's parameters are exactly those of the model.
 local function check_model(parameters, model, path)
-  local wanted, missing, wrong, extra, lines = {}, {}, {}, {}, {}
-  for _, parameter in ipairs(model:parameters()) do
-    local saved, shape = parameters[parameter.name], text.shape(parameter.shape)
-    wanted[parameter.name] = true
-    if not saved then
-      missing[#missing + 1] = parameter.name
-    elseif text.shape(saved.shape) ~= shape then
-      wrong[#wrong + 1] = ("%s is %s instead of %s"):format(parameter.name, text.shape(saved.shape), shape)
-    end
-  end
-  for name in pairs(parameters) do
-    if not wanted[name] then extra[#extra + 1] = name end
-  end
-  table.sort(extra)
-  for _, group in ipairs{{"not in the checkpoint", missing}, {"of another shape", wrong}, {"not in the model", extra}} do
-    if #group[2] > 0 then lines[#lines + 1] = ("%d %s: %s"):format(#group[2], group[1], text.some(group[2])) end
-  end
+  local shapes = {}
+  for name, tensor in pairs(parameters) do shapes[name] = tensor.shape end
+  local lines = names.complaints(model:parameters(), shapes, {"not in the checkpoint", "not in the model"},
+    function() return false end)
   if #lines > 0 then
     fail("the options of the model in '%s' are not those of the checkpoint's model:\n%s", path, table.concat(lines, "\n"))
   end

@@ -7,7 +7,6 @@
 #include "folder/store.h"
 #include "io/fault_fs.h"
 #include "load/loader.h"
-#include "load/verify.h"
 #include "save/saver.h"
 #include "support/message.h"
 #include "zt/base/error.h"

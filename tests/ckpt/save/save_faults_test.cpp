@@ -6,7 +6,6 @@
 
 #include "ckpt/support/saved_content.h"
 #include "load/loader.h"
-#include "load/verify.h"
 #include "support/message.h"
 #include "zt/base/error.h"
 

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "load/loader.h"
-#include "load/verify.h"
 #include "save/saver.h"
 
 namespace zt::test {

@@ -91,6 +91,18 @@ inline void push(lua_State* L, const std::string& value) {
 }
 void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, a 64-bit cdata above
 
+// --- native functions of one argument, a T, from a member of T or any function of a T ---
+template <class T, auto function>
+int pushed(lua_State* L) {  // pushes its result
+  push(L, std::invoke(function, *check<T>(L, 1)));
+  return 1;
+}
+template <class T, auto function>
+int called(lua_State* L) {
+  std::invoke(function, *check<T>(L, 1));
+  return 0;
+}
+
 // Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
 // outlive the lua_State and may be destroyed on any thread.
 class Callable {
