@@ -3,7 +3,6 @@
 #include "by_hand.h"
 #include "options_check.h"
 #include "program_runs.h"
-#include "store/tensor_changes.h"
 #include "store/whole_tensors.h"
 #include "zt/base/error.h"
 
@@ -22,35 +21,34 @@ void TrainerTensors::drain() {
 // Returns what `read` reads. Where the last step failed on this rank only, it still takes part, because the other ranks do not
 // know, and throws afterwards.
 template <class Of, class Read>
-auto TrainerTensors::read(const char* what, int tensor, Of of, Read&& read) {
+auto TrainerTensors::read(const char* what, const std::string& name, Of of, const Read& read) {
+  const int tensor = store_.find(name);
   drain();
-  WholeTensors(store_).require_alike(what, tensor, of);
-  auto result = read(WholeTensors(store_));
+  whole_tensors::require_alike(store_, what, tensor, of);
+  auto result = read(store_, tensor);
   runs().health().require_sound();
   return result;
 }
 
 const std::vector<ModelTensor>& TrainerTensors::all() const {
-  return store_.tensors().all();
+  return store_.tensors();
 }
 
 const ModelTensor& TrainerTensors::at(const std::string& name) const {
-  return store_.tensors()[store_.tensors().find(name)];
+  return store_.tensors()[store_.find(name)];
 }
 
 at::Tensor TrainerTensors::parameter(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("value", tensor, WholeTensors::Of::layers, [&](const WholeTensors& whole) { return whole.parameter(tensor); });
+  return read("value", name, whole_tensors::Of::layers, whole_tensors::parameter);
 }
 
 at::Tensor TrainerTensors::master(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("master value", tensor, WholeTensors::Of::shards, [&](const WholeTensors& whole) { return whole.master(tensor); });
+  return read("master value", name, whole_tensors::Of::shards, whole_tensors::master);
 }
 
 at::Tensor TrainerTensors::gradient(const std::string& name) {
   require_optimizer(store_.plan(), "gradient");
-  const int param = store_.tensors().find_parameter(name, "gradient");
+  const int param = store_.find_parameter(name, "gradient");
   const ParamInfo& info = store_.info(param);
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   unless_dry(by_hand_).refuse_gradient();
@@ -58,17 +56,15 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
   runs().health().require_sound();
   if (runs().has_partial_gradients() && !by_hand_->is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
-  WholeTensors(store_).require_alike("gradient", param, WholeTensors::Of::shards);
+  whole_tensors::require_alike(store_, "gradient", param, whole_tensors::Of::shards);
   if (store_.unit_of(param).plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
-  const at::Tensor sum = WholeTensors(store_).gradient_shards(param);
+  const at::Tensor sum = whole_tensors::gradient_shards(store_, param);
   const bool is_short = sum.element_size() < 4;
   return (is_short ? sum.to(at::kFloat) : sum).div_(store_.state().grad_divisor);
 }
 
 std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("optimizer state", tensor, WholeTensors::Of::shards,
-              [&](const WholeTensors& whole) { return whole.optimizer_state(tensor); });
+  return read("optimizer state", name, whole_tensors::Of::shards, whole_tensors::optimizer_state);
 }
 
 void TrainerTensors::prepare_change(const char* call) {
@@ -78,16 +74,16 @@ void TrainerTensors::prepare_change(const char* call) {
 }
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
-  const int tensor = store_.tensors().find(name);
+  const int tensor = store_.find(name);
   prepare_change("set_parameter");
-  TensorChanges(store_).set_parameter(tensor, values, from);
+  whole_tensors::set_parameter(store_, tensor, values, from);
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
-  const int param = store_.tensors().find_parameter(name, "optimizer state");
+  const int param = store_.find_parameter(name, "optimizer state");
   prepare_change("set_optimizer_state");
-  TensorChanges(store_).set_optimizer_state(param, state, values, from);
+  whole_tensors::set_optimizer_state(store_, param, state, values, from);
 }
 
 }  // namespace zt

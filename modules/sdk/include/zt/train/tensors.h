@@ -55,7 +55,7 @@ class TrainerTensors {
   ProgramRuns& runs() const;
   void drain();
   template <class Of, class Read>
-  auto read(const char* what, int tensor, Of of, Read&& read);
+  auto read(const char* what, const std::string& name, Of of, const Read& read);
   void prepare_change(const char* call);
 
   Store& store_;
