@@ -20,24 +20,6 @@ namespace zt {
 
 namespace {
 
-class IgnoredAction : public ActionHandler {
- public:
-  Work start(const Action&, StepState&) override { return {}; }
-};
-
-// Stands for REDUCE_TIE: allocates as it does.
-class RehearsedTie : public ActionHandler {
- public:
-  explicit RehearsedTie(Gradients& gradients) : gradients_(gradients) {}
-  Work start(const Action& action, StepState& state) override {
-    gradients_.rehearse_over_holders(state.units.at(action.target));
-    return {};
-  }
-
- private:
-  Gradients& gradients_;
-};
-
 // Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
 class Moved : public ActionHandler {
  public:
@@ -125,12 +107,15 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& progr
 Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
   Executor::Handlers handlers = step_handlers(layers, nullptr, {});
+  const auto tie = [&gradients = layers->parts().gradients](const Action& action, StepState& state) {
+    gradients.rehearse_over_holders(state.units.at(action.target));
+    return Work();
+  };
   for (const Action& action : program.actions) {
     const Role role = role_of(action);
     if (role == Role::transfer) handlers[action.kind] = moved;
-    else if (action.kind == Kinds::get().reduce_tie)
-      handlers[action.kind] = std::make_shared<RehearsedTie>(layers->parts().gradients);
-    else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
+    else if (action.kind == Kinds::get().reduce_tie) handlers[action.kind] = handler_of(tie);
+    else if (role != Role::compute) handlers[action.kind] = handler_of([](const Action&, StepState&) { return Work(); });
   }
   return handlers;
 }

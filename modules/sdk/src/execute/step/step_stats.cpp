@@ -32,11 +32,9 @@ class TimedWait : public Work::State {
 
 }  // namespace
 
-StepStats::StepStats(std::shared_ptr<const Model> model, const StepState& state, const std::vector<bool>& runs)
-    : model_(std::move(model)), state_(state) {
-  for (int p = 0; p < static_cast<int>(runs.size()); ++p) {
-    const bool is_exchange = dynamic_cast<const ExchangeLayer*>(model_->positions()[p].layer.get()) != nullptr;
-    if (runs[p] && is_exchange && find(p, "seconds") >= 0) exchange_ns_[p] = 0;
+StepStats::StepStats(const LayerTable& layers, const StepState& state) : layers_(layers), state_(state) {
+  for (int p = 0; p < layers.count(); ++p) {
+    if (layers.runs(p) && layers.exchange(p) && find(p, "seconds") >= 0) exchange_ns_[p] = 0;
   }
 }
 
@@ -121,16 +119,15 @@ void StepStats::update_layer(int position, const Stats& stats) {
     const at::Tensor& values = state_.buffers[i];
     buffers[buffer.local_name] = buffer.trainable ? values : values.clone();  // a frozen one keeps its values
   }
-  extras_of(*model_->positions()[position].layer).update(of_layer(position, stats), buffers);
+  extras_of(layers_.layer(position)).update(of_layer(position, stats), buffers);
 }
 
 Stats StepStats::report(const Stats& stats) const {
   Stats shown;
-  for (size_t p = 0; p < model_->positions().size(); ++p) {
-    const PositionInfo& info = state_.model->positions[p];
+  for (int p = 0; p < layers_.count(); ++p) {
+    const PositionInfo& info = layers_.info(p);
     if (info.stats.empty() || stats.empty()) continue;  // a program without NORM has no sums
-    for (auto& [name, values] : extras_of(*model_->positions()[p].layer).report(of_layer(static_cast<int>(p), stats)))
-      shown[info.name + "." + name] = values;
+    for (auto& [name, values] : extras_of(layers_.layer(p)).report(of_layer(p, stats))) shown[info.name + "." + name] = values;
   }
   return shown;
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "execute/step/layer_table.h"
 #include "execute/step/step_sums.h"
 #include "zt/execute/executor.h"
 
@@ -19,8 +20,7 @@ namespace zt {
 // Threads: the rank's thread only.
 class StepStats {
  public:
-  // `model`: the layers of `state.model`. `runs`: by position, whether this rank runs it.
-  StepStats(std::shared_ptr<const Model> model, const StepState& state, const std::vector<bool>& runs);
+  StepStats(const LayerTable& layers, const StepState& state);
 
   void begin();
   void discard(int micro_batch) { sums_.discard(micro_batch); }
@@ -52,7 +52,7 @@ class StepStats {
   int find(int position, const std::string& name) const;
   Stats of_layer(int position, const Stats& stats) const;
 
-  std::shared_ptr<const Model> model_;
+  const LayerTable& layers_;
   const StepState& state_;
   StepSums sums_;
   std::map<int, int64_t> exchange_ns_;     // by position of exchanges with the statistic `seconds`
