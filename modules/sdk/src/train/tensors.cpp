@@ -2,20 +2,16 @@
 
 #include "by_hand.h"
 #include "options_check.h"
-#include "program_runs.h"
 #include "store/whole_tensors.h"
 #include "zt/base/error.h"
 
 namespace zt {
 
-ProgramRuns& TrainerTensors::runs() const {
-  return unless_dry(runs_);
-}
-
 // Waits until no action is in flight.
 void TrainerTensors::drain() {
-  runs().health().require_alive();
-  runs().drain();
+  ProgramRuns& runs = unless_dry(running_).runs;
+  runs.health().require_alive();
+  runs.drain();
 }
 
 // Returns what `read` reads. Where the last step failed on this rank only, it still takes part, because the other ranks do not
@@ -26,7 +22,7 @@ auto TrainerTensors::read(const char* what, const std::string& name, Of of, cons
   drain();
   whole_tensors::require_alike(store_, what, tensor, of);
   auto result = read(store_, tensor);
-  runs().health().require_sound();
+  running_->runs.health().require_sound();
   return result;
 }
 
@@ -51,13 +47,13 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
   const int param = store_.find_parameter(name, "gradient");
   const ParamInfo& info = store_.info(param);
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
-  unless_dry(by_hand_).refuse_gradient();
+  unless_dry(running_).by_hand.refuse_gradient();
   drain();
-  runs().health().require_sound();
-  if (runs().has_partial_gradients() && !by_hand_->is_under_way())
+  running_->runs.health().require_sound();
+  if (running_->runs.has_partial_gradients() && !running_->by_hand.is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
   whole_tensors::require_alike(store_, "gradient", param, whole_tensors::Of::shards);
-  if (store_.unit_of(param).plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
+  if (store_.unit_of(param).plan.state != Residence::sharded) running_->runs.parts().gradients.complete(info.unit);
   const at::Tensor sum = whole_tensors::gradient_shards(store_, param);
   const bool is_short = sum.element_size() < 4;
   return (is_short ? sum.to(at::kFloat) : sum).div_(store_.state().grad_divisor);
@@ -68,8 +64,8 @@ std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::str
 }
 
 void TrainerTensors::prepare_change(const char* call) {
-  unless_dry(by_hand_).refuse(call);
-  runs().health().require_sound();
+  unless_dry(running_).by_hand.refuse(call);
+  running_->runs.health().require_sound();
   drain();
 }
 
