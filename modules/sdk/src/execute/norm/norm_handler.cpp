@@ -16,8 +16,7 @@ namespace {
 
 void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepParts& parts, StepState& state) {
   if (parts.mode != Mode::generate) parts.stats.add_exchange_seconds();
-  StepSums& own = parts.stats.sums();
-  const at::Tensor mine = own.losses_by_position(*state.model), stats = own.stats_by_position(*state.model);
+  const at::Tensor mine = parts.stats.losses_by_position(), stats = parts.stats.stats_by_position();
   const int64_t n = mine.numel(), m = stats.numel();
   const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
   if (!comm || state.links->place().is_first_copy(axes)) {
@@ -32,10 +31,10 @@ void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, Ste
     state.is_forward_finite = false;
     return;
   }
-  state.stats = own.add_stats(sums.narrow(0, n, m), *state.model);
+  state.stats = parts.stats.add_stats(sums.narrow(0, n, m));
   state.losses.clear();
   state.loss = 0;
-  for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
+  for (const LossSum& total : parts.stats.add_positions(sums.narrow(0, 0, n))) {
     const double value = total.sum / parts.scale.loss_divisor(total.term.per, state.counts);
     state.losses.push_back({total.term.name, value});
     state.loss += value;
