@@ -123,7 +123,7 @@ Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::sha
 // One run of a program on meta tensors, action by action.
 class Run {
  public:
-  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes)
+  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held)
       : inputs_(inputs), info_(inputs.info), program_(program) {
     state_.model = &info_;
     state_.links = inputs.links;
@@ -132,7 +132,7 @@ class Run {
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
     layers_ = std::make_shared<LayerRuns>(inputs.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };
-    moved_ = std::make_shared<Moved>(info_, shapes);
+    moved_ = std::make_shared<Moved>(info_, inputs.shapes);
     executor_.emplace(program, info_, rehearsed_handlers(program, layers_, moved_), complete, nullptr);
   }
 
@@ -164,9 +164,9 @@ class Run {
   std::optional<Executor> executor_;
 };
 
-Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
   Rehearsal rehearsal;
-  Run run(inputs, program, held, shapes);
+  Run run(inputs, program, held);
   FlopWatch flops;
   MetaWatch memory;
   run.run([&](int) {
@@ -257,7 +257,7 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
     RehearsalInputs one = inputs;
     one.micro_batches = {inputs.micro_batches[m]};
     auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
-    Run run(one, forwards, whole, {});
+    Run run(one, forwards, whole);
     run.run([&](int index) {
       const int position = forwards.actions[index].target;
       for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
@@ -269,15 +269,15 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
   return shapes;
 }
 
-Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
   const bool is_short = program.micro_batches <= kRunMicroBatches;
-  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held, shapes);
+  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held);
   RankProgram part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
   RehearsalInputs first = inputs;
   first.micro_batches.resize(kRunMicroBatches);
-  return extended(program, part, run_all(first, part, held, shapes));
+  return extended(program, part, run_all(first, part, held));
 }
 
 }  // namespace zt
