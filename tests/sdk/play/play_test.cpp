@@ -152,7 +152,7 @@ TEST(Play, TakesTheTimeOfKnownSchedules) {
   EXPECT_DOUBLE_EQ(simulate_passes(zb_h1, 8, 24).idle[0], 7);
 }
 
-std::vector<PlayError> errors_of(const ModelInfo& model, const MeshShape& mesh, const std::vector<RankProgram>& programs) {
+std::vector<Refusal> errors_of(const ModelInfo& model, const MeshShape& mesh, const std::vector<RankProgram>& programs) {
   std::vector<const RankProgram*> pointers;
   for (const RankProgram& program : programs) pointers.push_back(&program);
   return play(played_ranks(model, mesh, pointers), model, {}).errors;

@@ -7,18 +7,6 @@
 
 namespace zt {
 
-const char* isa_name(Isa isa) {
-  switch (isa) {
-    case Isa::avx2:
-      return "avx2";
-    case Isa::avx512:
-      return "avx512";
-    case Isa::plain:
-      break;
-  }
-  return "plain";
-}
-
 std::vector<Isa> supported_isas() {
   std::vector<Isa> isas{Isa::plain};
 #if defined(__x86_64__)

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "zt/base/error.h"
+#include "zt/base/words.h"
 
 namespace zt {
 
@@ -52,11 +52,7 @@ Work then(Work work, std::function<void()> finish) {
 Communicator::~Communicator() = default;
 
 ReduceOp parse_reduce_op(const std::string& name) {
-  const std::vector<std::string> names{"sum", "max", "min", "product"};
-  for (size_t i = 0; i < names.size(); ++i) {
-    if (names[i] == name) return static_cast<ReduceOp>(i);
-  }
-  misuse("unknown reduction '{}'{}", name, suggest(name, names));
+  return parse_word<ReduceOp>(name, "unknown reduction");
 }
 
 // All ranks learn if the value of one of them cannot be written: a negative length says that an error's text follows.

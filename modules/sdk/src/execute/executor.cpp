@@ -15,6 +15,15 @@ StepRefused::~StepRefused() = default;
 
 namespace {
 
+class FunctionHandler : public ActionHandler {
+ public:
+  explicit FunctionHandler(std::function<Work(const Action&, StepState&)> start) : start_(std::move(start)) {}
+  Work start(const Action& action, StepState& state) override { return start_(action, state); }
+
+ private:
+  std::function<Work(const Action&, StepState&)> start_;
+};
+
 // Returns the units whose gradients are among the resources.
 std::vector<int> gradients_in(const std::vector<Resource>& resources) {
   std::vector<int> units;
@@ -57,6 +66,10 @@ Trace::Lane lane_of(const Action& action, const ModelInfo& model) {
 }
 
 }  // namespace
+
+std::shared_ptr<ActionHandler> handler_of(std::function<Work(const Action&, StepState&)> start) {
+  return std::make_shared<FunctionHandler>(std::move(start));
+}
 
 Executor::Executor(RankProgram program, const ModelInfo& model, const Handlers& handlers,
                    std::function<void(int)> complete_gradient, Trace* trace, const BufferOf& buffer_of)

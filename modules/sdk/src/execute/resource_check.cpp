@@ -53,47 +53,38 @@ uint64_t contents(const at::Tensor& tensor) {
   return stable_hash(std::string_view(static_cast<const char*>(host.const_data_ptr()), host.nbytes()));
 }
 
-class CheckedHandler : public ActionHandler {
- public:
-  explicit CheckedHandler(std::shared_ptr<ActionHandler> handler) : handler_(std::move(handler)) {}
-
-  // The work is waited for, so that all changes are there.
-  Work start(const Action& action, StepState& state) override {
-    const std::vector<WatchedTensor> watched = not_written(action, state);
-    std::vector<uint64_t> before;
-    for (const WatchedTensor& held : watched) before.push_back(contents(held.tensor));
-    handler_->start(action, state).synchronize();
-    for (size_t i = 0; i < watched.size(); ++i) {
-      if (contents(watched[i].tensor) == before[i]) continue;
-      misuse(
-          "the action {} changed {}, which it does not declare: add \"{}\" to its writes, or other actions may use it at the same "
-          "time (found by ZT_CHECK_RESOURCES)",
-          action_text(action), described(watched[i].resource, *state.model), type_of(watched[i].resource.type).name);
-    }
-    return {};
-  }
-
- private:
-  // Returns the tensors that share no memory with one that the action declares to write or to free.
-  static std::vector<WatchedTensor> not_written(const Action& action, const StepState& state) {
-    const Resources declared = resources_of(action, *state.model);
-    const auto is_written = [&](const WatchedTensor& held) {
-      const auto is_it = [&](const Resource& resource) {
-        return resource.type == held.resource.type && resource.index == held.resource.index;
-      };
-      return std::ranges::any_of(declared.writes, is_it) || std::ranges::any_of(declared.frees, is_it);
+// Returns the tensors that share no memory with one that the action declares to write or to free.
+std::vector<WatchedTensor> not_written(const Action& action, const StepState& state) {
+  const Resources declared = resources_of(action, *state.model);
+  const auto is_written = [&](const WatchedTensor& held) {
+    const auto is_it = [&](const Resource& resource) {
+      return resource.type == held.resource.type && resource.index == held.resource.index;
     };
-    std::vector<WatchedTensor> all = held_by(state);
-    std::set<const c10::StorageImpl*> written;
-    for (const WatchedTensor& held : all) {
-      if (is_written(held)) written.insert(held.tensor.storage().unsafeGetStorageImpl());
-    }
-    std::erase_if(all, [&](const WatchedTensor& held) { return written.contains(held.tensor.storage().unsafeGetStorageImpl()); });
-    return all;
+    return std::ranges::any_of(declared.writes, is_it) || std::ranges::any_of(declared.frees, is_it);
+  };
+  std::vector<WatchedTensor> all = held_by(state);
+  std::set<const c10::StorageImpl*> written;
+  for (const WatchedTensor& held : all) {
+    if (is_written(held)) written.insert(held.tensor.storage().unsafeGetStorageImpl());
   }
+  std::erase_if(all, [&](const WatchedTensor& held) { return written.contains(held.tensor.storage().unsafeGetStorageImpl()); });
+  return all;
+}
 
-  std::shared_ptr<ActionHandler> handler_;
-};
+// The work is waited for, so that all changes are there.
+void start_checked(ActionHandler& handler, const Action& action, StepState& state) {
+  const std::vector<WatchedTensor> watched = not_written(action, state);
+  std::vector<uint64_t> before;
+  for (const WatchedTensor& held : watched) before.push_back(contents(held.tensor));
+  handler.start(action, state).synchronize();
+  for (size_t i = 0; i < watched.size(); ++i) {
+    if (contents(watched[i].tensor) == before[i]) continue;
+    misuse(
+        "the action {} changed {}, which it does not declare: add \"{}\" to its writes, or other actions may use it at the same "
+        "time (found by ZT_CHECK_RESOURCES)",
+        action_text(action), described(watched[i].resource, *state.model), type_of(watched[i].resource.type).name);
+  }
+}
 
 }  // namespace
 
@@ -106,7 +97,10 @@ bool checks_resources() {
 }
 
 std::shared_ptr<ActionHandler> with_resource_check(std::shared_ptr<ActionHandler> handler) {
-  return std::make_shared<CheckedHandler>(std::move(handler));
+  return handler_of([handler = std::move(handler)](const Action& action, StepState& state) {
+    start_checked(*handler, action, state);
+    return Work();
+  });
 }
 
 }  // namespace zt

@@ -27,17 +27,4 @@ at::Tensor ValueStore::take_gradient(const Edge& output, int micro_batch) {
   return std::exchange(at(output, micro_batch).gradient, at::Tensor());
 }
 
-int ValueStore::outputs_of(int position) const {
-  const auto p = static_cast<size_t>(position);
-  return first_[p + 1] - first_[p];
-}
-
-void ValueStore::drop_values(int position, int micro_batch) {
-  for (int output = 0; output < outputs_of(position); ++output) at({position, output}, micro_batch).value.reset();
-}
-
-void ValueStore::drop_gradients(int position, int micro_batch) {
-  for (int output = 0; output < outputs_of(position); ++output) at({position, output}, micro_batch).gradient.reset();
-}
-
 }  // namespace zt

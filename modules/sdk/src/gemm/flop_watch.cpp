@@ -10,7 +10,7 @@ namespace zt {
 
 namespace {
 
-thread_local double* operations = nullptr;  // the sum of this thread's watch; null means there is none
+thread_local double* flops_of_watch = nullptr;  // the sum of this thread's watch; null means there is none
 
 // Returns 2 m n k of a GEMM, times the length of the batch.
 double product_flops(const at::Tensor& a, const at::Tensor& b) {
@@ -40,11 +40,11 @@ struct FlopWatch::Callback {
 };
 
 FlopWatch::FlopWatch() : callback_(std::make_unique<Callback>()) {
-  operations = &callback_->sum;
+  flops_of_watch = &callback_->sum;
 }
 
 FlopWatch::~FlopWatch() {
-  operations = nullptr;
+  flops_of_watch = nullptr;
 }
 
 double FlopWatch::take() {
@@ -52,7 +52,7 @@ double FlopWatch::take() {
 }
 
 void count_flops(double flops) {
-  if (operations) *operations += flops;
+  if (flops_of_watch) *flops_of_watch += flops;
 }
 
 }  // namespace zt

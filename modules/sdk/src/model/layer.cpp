@@ -21,26 +21,6 @@ void Context::Sink::add(const at::Tensor& sum) const {
   else view.add_(sum);
 }
 
-const std::vector<std::string>& mode_names() {
-  static const std::vector<std::string> names{"train", "eval", "generate"};
-  return names;
-}
-
-const std::string& mode_name(Mode mode) {
-  return mode_names()[static_cast<size_t>(mode)];
-}
-
-Mode parse_mode(const std::string& name) {
-  const auto found = std::ranges::find(mode_names(), name);
-  if (found == mode_names().end()) misuse("unknown mode '{}'{}", name, suggest(name, mode_names()));
-  return kModes[static_cast<size_t>(found - mode_names().begin())];
-}
-
-const std::string& name_of(Per per) {
-  static const std::string names[] = {"token", "sample"};
-  return names[static_cast<size_t>(per)];
-}
-
 Per parse_per(const std::string& name) {
   for (const Per per : {Per::token, Per::sample}) {
     if (name == name_of(per)) return per;

@@ -30,7 +30,8 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
     if (mode == plan->main_mode()) plan->of_ranks_ = std::move(programs);
   }
   plan->check_units_alike();
-  plan->check_gemm_alike();
+  // If the ranks multiplied by different providers, parameters that are equal would drift apart.
+  if (Communicator* control = plan->world()) check_gemm_choices_alike(control->all_gather_values(to_value(gemm_choice())));
   for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
@@ -100,16 +101,15 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
     for (const auto& program : programs) by_rank.push_back(program.get());
     complaint = grouped_text(verify(model(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
-  if (program_->mesh() && coord.shape.world_size() > 1) {
-    Communicator& control = *program_->mesh()->world()->control;
-    const auto outcomes = control.all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+  if (Communicator* control = world()) {
+    const auto outcomes = control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
     };
     for (size_t rank = 1; rank < outcomes.size(); ++rank) {
       if (text(rank, "programs") == text(0, "programs")) continue;
       misuse("rank {} built other programs than rank 0: the script must make the same model and passes on every rank. {}", rank,
-             first_difference(programs, static_cast<int>(rank), control));
+             first_difference(programs, static_cast<int>(rank), *control));
     }
     complaint = text(0, "complaint");
   }
@@ -129,12 +129,6 @@ void Plan::check_units_alike() const {
           kNames[static_cast<size_t>(main_mode())], model().units[unit].name, kNames[static_cast<size_t>(mode)]);
     }
   }
-}
-
-// If the ranks multiplied by different providers, parameters that are equal would drift apart.
-void Plan::check_gemm_alike() const {
-  if (!program_->mesh() || program_->coord().shape.world_size() == 1) return;
-  check_gemm_choices_alike(program_->mesh()->world()->control->all_gather_values(to_value(gemm_choice())));
 }
 
 RankUnits Plan::describe_rank(const Coord& coord) const {
@@ -204,26 +198,16 @@ std::vector<Batch> Plan::cut(const StepBatch& batch) const {
   return on_meta(batch.cut(program_->micro_batches(main_mode())));
 }
 
-Rehearsal Plan::rehearsal(const std::vector<Batch>& micro_batches) const {
-  return rehearsal(main(), rank_units_, micro_batches, shapes(micro_batches));
-}
-
-// A layer communicates over single axes, whose communicators are there.
+// A layer communicates over single axes, whose communicators are there. The shapes of values are those of the whole model, if one
+// of the ranks receives some.
 RehearsalInputs Plan::inputs(const std::vector<Batch>& micro_batches) const {
-  return {program_->model(), model(), std::make_shared<const MeshLinks>(program_->mesh(), place(), LinkNeeds{}), micro_batches};
-}
-
-ValueShapes Plan::shapes(const std::vector<Batch>& micro_batches) const {
+  const auto links = std::make_shared<const MeshLinks>(program_->mesh(), place(), LinkNeeds{});
+  RehearsalInputs inputs{program_->model(), model(), links, micro_batches};
   const auto receives = [](const std::shared_ptr<const RankProgram>& program) {
     return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
   };
-  if (std::ranges::none_of(of_ranks_, receives)) return {};
-  return value_shapes(inputs(micro_batches), main());
-}
-
-Rehearsal Plan::rehearsal(const RankProgram& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
-                          const ValueShapes& values) const {
-  return rehearse(inputs(micro_batches), program, held, values);
+  if (std::ranges::any_of(of_ranks_, receives)) inputs.shapes = value_shapes(inputs, main());
+  return inputs;
 }
 
 }  // namespace zt

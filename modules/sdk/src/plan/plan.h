@@ -65,7 +65,11 @@ class Plan {
   std::vector<Batch> cut(const StepBatch& batch) const;
   // Rehearses this rank's step over these micro-batches (its part of a global batch, on device meta). Throws Misuse, naming the
   // layer, if one of its operators does not run on meta tensors.
-  Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const;
+  Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const {
+    return rehearse(inputs(micro_batches), main(), rank_units_);
+  }
+  // Returns what a rehearsal of any rank over such micro-batches needs.
+  RehearsalInputs inputs(const std::vector<Batch>& micro_batches) const;
   // The main programs of all ranks; equal ones share one object.
   const std::vector<std::shared_ptr<const RankProgram>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
@@ -73,12 +77,6 @@ class Plan {
   int64_t optimizer_states() const { return optimizer_states_; }  // the number of these names
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;
-  // Returns the shapes of all values if one of the ranks receives some; else nothing. `micro_batches`: a rank's part of a
-  // global batch, on device meta.
-  ValueShapes shapes(const std::vector<Batch>& micro_batches) const;
-  // Rehearses a step of a rank, which runs `program` and holds `held`. `values`: shapes(micro_batches).
-  Rehearsal rehearsal(const RankProgram& program, const RankUnits& held, const std::vector<Batch>& micro_batches,
-                      const ValueShapes& values) const;
 
  private:
   Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer, Mode untrained)
@@ -88,8 +86,6 @@ class Plan {
         optimizer_states_(static_cast<int64_t>(state_names().size())) {}
   std::vector<std::shared_ptr<const RankProgram>> verified_programs(Mode mode) const;
   void check_units_alike() const;
-  void check_gemm_alike() const;
-  RehearsalInputs inputs(const std::vector<Batch>& micro_batches) const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
 
   std::shared_ptr<const Program> program_;

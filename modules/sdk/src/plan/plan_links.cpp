@@ -5,7 +5,7 @@
 #include <set>
 #include <tuple>
 
-#include "execute/norm/norm_handler.h"
+#include "execute/step_handlers.h"
 
 namespace zt {
 

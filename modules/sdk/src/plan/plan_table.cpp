@@ -70,8 +70,7 @@ std::map<std::string, int64_t> sent_by_kind(const Plan& plan, const Rehearsal& r
 
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
   const MeshShape shape = plan.program().coord().shape;
-  const std::vector<Batch> micro_batches = plan.cut(batch);
-  const ValueShapes values = plan.shapes(micro_batches);
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch));
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(plan.programs_of_ranks())) {
     const Coord coord{shape, ranks.front()};
@@ -79,7 +78,7 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     const RankUnits held = plan.describe_rank(coord);
     const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    const Rehearsal rehearsed = plan.rehearsal(program, held, micro_batches, values);
+    const Rehearsal rehearsed = rehearse(inputs, program, held);
     memory["activations"] = rehearsed.peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;

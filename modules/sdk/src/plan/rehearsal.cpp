@@ -20,24 +20,6 @@ namespace zt {
 
 namespace {
 
-class IgnoredAction : public ActionHandler {
- public:
-  Work start(const Action&, StepState&) override { return {}; }
-};
-
-// Stands for REDUCE_TIE: allocates as it does.
-class RehearsedTie : public ActionHandler {
- public:
-  explicit RehearsedTie(Gradients& gradients) : gradients_(gradients) {}
-  Work start(const Action& action, StepState& state) override {
-    gradients_.rehearse_over_holders(state.units.at(action.target));
-    return {};
-  }
-
- private:
-  Gradients& gradients_;
-};
-
 // Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
 class Moved : public ActionHandler {
  public:
@@ -125,12 +107,15 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& progr
 Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
   Executor::Handlers handlers = step_handlers(layers, nullptr, {});
+  const auto tie = [&gradients = layers->parts().gradients](const Action& action, StepState& state) {
+    gradients.rehearse_over_holders(state.units.at(action.target));
+    return Work();
+  };
   for (const Action& action : program.actions) {
     const Role role = role_of(action);
     if (role == Role::transfer) handlers[action.kind] = moved;
-    else if (action.kind == Kinds::get().reduce_tie)
-      handlers[action.kind] = std::make_shared<RehearsedTie>(layers->parts().gradients);
-    else if (role != Role::compute) handlers[action.kind] = std::make_shared<IgnoredAction>();
+    else if (action.kind == Kinds::get().reduce_tie) handlers[action.kind] = handler_of(tie);
+    else if (role != Role::compute) handlers[action.kind] = handler_of([](const Action&, StepState&) { return Work(); });
   }
   return handlers;
 }
@@ -138,7 +123,7 @@ Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::sha
 // One run of a program on meta tensors, action by action.
 class Run {
  public:
-  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes)
+  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held)
       : inputs_(inputs), info_(inputs.info), program_(program) {
     state_.model = &info_;
     state_.links = inputs.links;
@@ -147,7 +132,7 @@ class Run {
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
     layers_ = std::make_shared<LayerRuns>(inputs.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };
-    moved_ = std::make_shared<Moved>(info_, shapes);
+    moved_ = std::make_shared<Moved>(info_, inputs.shapes);
     executor_.emplace(program, info_, rehearsed_handlers(program, layers_, moved_), complete, nullptr);
   }
 
@@ -179,9 +164,9 @@ class Run {
   std::optional<Executor> executor_;
 };
 
-Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
   Rehearsal rehearsal;
-  Run run(inputs, program, held, shapes);
+  Run run(inputs, program, held);
   FlopWatch flops;
   MetaWatch memory;
   run.run([&](int) {
@@ -266,14 +251,13 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
   const RankProgram* programs[] = {&forwards};
   const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
-  const ValueShapes none;  // forwards of the whole model receive nothing
   ValueShapes shapes;
   const size_t wanted = are_alike(inputs.micro_batches) ? 1 : inputs.micro_batches.size();
   for (size_t m = 0; m < wanted; ++m) {
     RehearsalInputs one = inputs;
     one.micro_batches = {inputs.micro_batches[m]};
     auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
-    Run run(one, forwards, whole, none);
+    Run run(one, forwards, whole);
     run.run([&](int index) {
       const int position = forwards.actions[index].target;
       for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
@@ -285,15 +269,15 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
   return shapes;
 }
 
-Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes) {
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
   const bool is_short = program.micro_batches <= kRunMicroBatches;
-  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held, shapes);
+  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held);
   RankProgram part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
   RehearsalInputs first = inputs;
   first.micro_batches.resize(kRunMicroBatches);
-  return extended(program, part, run_all(first, part, held, shapes));
+  return extended(program, part, run_all(first, part, held));
 }
 
 }  // namespace zt

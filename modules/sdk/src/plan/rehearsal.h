@@ -27,14 +27,6 @@ struct Rehearsal {
   int64_t peak_bytes() const;  // what it holds
 };
 
-// What a rehearsal needs besides the program.
-struct RehearsalInputs {
-  std::shared_ptr<Model> model;
-  const ModelInfo& info;               // of the model's layers
-  std::shared_ptr<const Links> links;  // layers on device meta ask for the number of ranks, but send nothing
-  std::vector<Batch> micro_batches;    // a rank's part of a global batch, on device meta
-};
-
 // The outputs of each position, on device meta.
 struct ValueShapes {
   using OfPositions = std::vector<std::vector<at::Tensor>>;  // by position, then by output; undefined where there is none
@@ -42,12 +34,22 @@ struct ValueShapes {
 
   const std::vector<at::Tensor>& of(int position, int micro_batch) const;
 };
-// Returns them from the forwards of the whole model, in the mode and precision of `like`. Throws Misuse as `rehearse`.
+
+// What a rehearsal needs besides the program.
+struct RehearsalInputs {
+  std::shared_ptr<Model> model;
+  const ModelInfo& info;               // of the model's layers
+  std::shared_ptr<const Links> links;  // layers on device meta ask for the number of ranks, but send nothing
+  std::vector<Batch> micro_batches;    // a rank's part of a global batch, on device meta
+  ValueShapes shapes = {};             // of values that a rank receives; may be empty if it receives none
+};
+
+// Returns the shapes from the forwards of the whole model, in the mode and precision of `like`. Throws Misuse as `rehearse`.
 ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like);
 
-// Runs the forwards and backwards of `program` for the rank that holds `held`. Values that the rank receives have `shapes`, which
-// may be empty if it receives none. Micro-batches of equal shapes and kinds of actions are alike, so only the first two are run.
-// Throws Misuse, naming the layer, if one of its operators does not run on meta tensors.
-Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const ValueShapes& shapes);
+// Runs the forwards and backwards of `program` for the rank that holds `held`. Micro-batches of equal shapes and kinds of actions
+// are alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not run on meta
+// tensors.
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held);
 
 }  // namespace zt

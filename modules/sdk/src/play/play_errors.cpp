@@ -31,8 +31,8 @@ class Stuck {
   Stuck(const PlayedRanks& played, const std::vector<int>& steps, const GroupCalls& groups, const ChannelQueues& channels)
       : played_(played), steps_(steps), groups_(groups), channels_(channels) {}
 
-  std::vector<PlayError> errors() const {
-    std::vector<PlayError> errors;
+  std::vector<Refusal> errors() const {
+    std::vector<Refusal> errors;
     std::string circle = circle_text();
     for (size_t index = 0; index < steps_.size(); ++index) {
       if (steps_[index] < 0) continue;
@@ -136,8 +136,7 @@ class Stuck {
 
 }  // namespace
 
-std::optional<PlayError> compare_calls(const PlayedRanks& played, int group,
-                                       const std::vector<std::pair<int, PostedCall>>& calls) {
+std::optional<Refusal> compare_calls(const PlayedRanks& played, int group, const std::vector<std::pair<int, PostedCall>>& calls) {
   const auto& members = played.groups[group].members;
   const auto action = [&](size_t member) -> const Action& {
     return action_of(played, calls[member].first, calls[member].second.step);
@@ -157,34 +156,33 @@ std::optional<PlayError> compare_calls(const PlayedRanks& played, int group,
   while (is_same_call(action(odd), action(majority))) ++odd;
   const int odd_rank = played.ranks[calls[odd].first].rank;
   const int other = rank_in_group(played, played.groups[group].axes, odd_rank, calls[majority].first);
-  return PlayError{
-      odd_rank, calls[odd].second.step,
-      fmt::format("on axis {} it does not match the operation of rank {}, {}: every rank of an axis makes the same "
-                  "collectives in the same order",
-                  played.groups[group].name(), other, at(played, calls[majority].first, calls[majority].second.step))};
+  return Refusal{odd_rank, calls[odd].second.step,
+                 fmt::format("on axis {} it does not match the operation of rank {}, {}: every rank of an axis makes the same "
+                             "collectives in the same order",
+                             played.groups[group].name(), other, at(played, calls[majority].first, calls[majority].second.step))};
 }
 
-std::optional<PlayError> compare_ends(const PlayedRanks& played, const SentMessage& message, int receiver, int step,
-                                      const PlayedEnd& end) {
+std::optional<Refusal> compare_ends(const PlayedRanks& played, const SentMessage& message, int receiver, int step,
+                                    const PlayedEnd& end) {
   const PlayedChannel& channel = played.channels[end.channel];
   const Action &sent = action_of(played, channel.sender, message.step), &received = action_of(played, receiver, step);
   const auto declared = *message_of(received);
   const int rank = played.ranks[receiver].rank, sender = played.mesh.group(rank, declared.axes)[declared.peer];
   if (sent.target != received.target || sent.micro_batch != received.micro_batch)
-    return PlayError{rank, step,
-                     fmt::format("the next message in channel '{}' is that of rank {}, {}: both ranks must order "
-                                 "their messages alike",
-                                 channel.name, sender, at(played, channel.sender, message.step))};
+    return Refusal{rank, step,
+                   fmt::format("the next message in channel '{}' is that of rank {}, {}: both ranks must order "
+                               "their messages alike",
+                               channel.name, sender, at(played, channel.sender, message.step))};
   if (message.depth != end.depth)
-    return PlayError{rank, step,
-                     fmt::format("it gives channel '{}' {} buffers, and rank {} takes it for {} deep: give both ends "
-                                 "one depth",
-                                 channel.name, end.depth, sender, message.depth)};
+    return Refusal{rank, step,
+                   fmt::format("it gives channel '{}' {} buffers, and rank {} takes it for {} deep: give both ends "
+                               "one depth",
+                               channel.name, end.depth, sender, message.depth)};
   return std::nullopt;
 }
 
-std::vector<PlayError> find_stuck(const PlayedRanks& played, const std::vector<int>& steps, const GroupCalls& groups,
-                                  const ChannelQueues& channels) {
+std::vector<Refusal> find_stuck(const PlayedRanks& played, const std::vector<int>& steps, const GroupCalls& groups,
+                                const ChannelQueues& channels) {
   return Stuck(played, steps, groups, channels).errors();
 }
 

@@ -41,13 +41,6 @@ struct PlayedEnd {
   int depth = 1;
 };
 
-// An action that cannot run.
-struct PlayError {
-  int rank = 0;
-  int step = 0;  // index of the action
-  std::string reason;
-};
-
 struct PlayedRanks {
   MeshShape mesh;
   std::vector<PlayedRank> ranks;  // ascending by their lowest rank
@@ -57,7 +50,7 @@ struct PlayedRanks {
   // By played rank, then by action.
   std::vector<std::vector<std::vector<int>>> calls;             // indices of the groups that it communicates in, in order
   std::vector<std::vector<std::optional<PlayedEnd>>> messages;  // the end of a channel that it uses
-  std::vector<PlayError> errors;  // messages whose peer is not another rank of the group, or whose channel has no depth
+  std::vector<Refusal> errors;  // messages whose peer is not another rank of the group, or whose channel has no depth
 };
 
 // Returns a rank that is played as `member` in the group to which `rank` belongs.

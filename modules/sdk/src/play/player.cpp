@@ -197,7 +197,7 @@ class Player {
   ChannelQueues channels_;
   TransferLanes transfers_;
   std::vector<int> woken_;
-  std::vector<PlayError> errors_;
+  std::vector<Refusal> errors_;
 };
 
 }  // namespace

@@ -54,7 +54,7 @@ struct PlayedLine {
 
 struct PlayResult {
   std::vector<PlayedLine> lines;  // by played rank; complete only without errors
-  std::vector<PlayError> errors;
+  std::vector<Refusal> errors;
 };
 
 // Errors: those of `played`; ranks of a group that make different calls, ends of a channel that move different messages or differ

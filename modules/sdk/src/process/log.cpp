@@ -1,29 +1,19 @@
 #include "zt/process/log.h"
 
-#include <array>
 #include <atomic>
 #include <cstdio>
 
-#include "zt/base/error.h"
 #include "zt/base/machine.h"
+#include "zt/base/words.h"
 
 namespace zt {
 
 namespace {
 
-const std::array<std::string, 5> kNames{"debug", "info", "warn", "error", "off"};
-
-LogLevel parse(const std::string& name, const char* where) {
-  for (size_t i = 0; i < kNames.size(); ++i) {
-    if (kNames[i] == name) return static_cast<LogLevel>(i);
-  }
-  misuse("{}: unknown level '{}'{}", where, name, suggest(name, kNames));
-}
-
 std::atomic<LogLevel>& level() {
   static std::atomic<LogLevel> level = [] {
     const char* name = environment("ZT_LOG");
-    return name ? parse(name, "ZT_LOG") : LogLevel::info;
+    return name ? parse_word<LogLevel>(name, "ZT_LOG: unknown level") : LogLevel::info;
   }();
   return level;
 }
@@ -31,11 +21,11 @@ std::atomic<LogLevel>& level() {
 }  // namespace
 
 LogLevel parse_log_level(const std::string& name) {
-  return parse(name, "zt.log");
+  return parse_word<LogLevel>(name, "zt.log: unknown level");
 }
 
 const char* name_of(LogLevel level) {
-  return kNames[static_cast<size_t>(level)].c_str();
+  return words_of(level)[static_cast<size_t>(level)];
 }
 
 LogLevel set_log_level(LogLevel wanted) {

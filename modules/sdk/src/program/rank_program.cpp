@@ -47,8 +47,6 @@ const std::vector<std::string>& part_names() {
   return names;
 }
 
-const char* const kPhaseNames[] = {"structure", "compute", "residency", "reduction", "overlap"};
-
 }  // namespace
 
 std::string Action::attr(const std::string& name, const std::string& otherwise) const {
@@ -150,17 +148,6 @@ RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches) {
     if (model.positions[p].has_update) actions.push_back({.kind = kinds.update, .target = p});
   }
   return program;
-}
-
-std::string phase_name(Phase phase) {
-  return kPhaseNames[static_cast<size_t>(phase)];
-}
-
-Phase parse_phase(const std::string& name) {
-  const std::vector<std::string> names(std::begin(kPhaseNames), std::end(kPhaseNames));
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end()) misuse("unknown phase '{}'{}", name, suggest(name, names));
-  return static_cast<Phase>(found - names.begin());
 }
 
 }  // namespace zt

@@ -129,17 +129,6 @@ void parse_header(const std::vector<std::string>& tokens, RankProgram& program) 
   refuse_rest(attrs, {"mode", "micro_batches", "units", "params", "grads", "reduce", "max_live", "split"});
 }
 
-const std::vector<std::string>& residence_names() {
-  static const std::vector<std::string> names{"whole", "sharded", "node_shared"};
-  return names;
-}
-
-Residence parse_residence(const std::string& name) {
-  const auto found = std::ranges::find(residence_names(), name);
-  if (found == residence_names().end()) misuse("unknown residence '{}'{}", name, suggest(name, residence_names()));
-  return static_cast<Residence>(found - residence_names().begin());
-}
-
 std::array<std::pair<const char*, Residence*>, 3> residences_of(UnitPlan& plan) {
   return {{{"state", &plan.state}, {"grads", &plan.grads}, {"params", &plan.params}}};
 }
@@ -155,7 +144,7 @@ void parse_unit(const std::vector<std::string>& tokens, RankProgram& program) {
   plan.shard_axes = take_names(attrs, "shard_axes");
   plan.sum_axes = take_names(attrs, "sum_axes");
   for (const auto& [name, residence] : residences_of(plan))
-    *residence = parse_residence(take_as<std::string>(attrs, name, "whole"));
+    *residence = parse_word<Residence>(take_as<std::string>(attrs, name, "whole"), "unknown residence");
   refuse_rest(attrs, {"held", "shard_axes", "sum_axes", "state", "grads", "params"});
 }
 
@@ -213,7 +202,7 @@ std::string RankProgram::text() const {
     if (!plan.shard_axes.empty()) text += " shard_axes=" + names_text(plan.shard_axes);
     if (!plan.sum_axes.empty()) text += " sum_axes=" + names_text(plan.sum_axes);
     for (const auto& [name, residence] : residences_of(plan)) {
-      if (*residence != Residence::whole) text += fmt::format(" {}={}", name, residence_names()[static_cast<size_t>(*residence)]);
+      if (*residence != Residence::whole) text += fmt::format(" {}={}", name, word_of(*residence));
     }
     text += "\n";
   }

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "action_cost.h"
 #include "hardware.h"
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 
@@ -24,6 +24,17 @@ ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
 }
 
 }  // namespace
+
+Cost action_cost(const Action& action, const RehearsedAction& rehearsed, const CostBasis& basis) {
+  if (role_of(action) == Role::compute) {
+    Cost cost{.flops = rehearsed.flops, .memory_bytes = 2 * rehearsed.made, .sent_bytes = rehearsed.sent};
+    for (const int unit : basis.model.positions[action.target].units)
+      cost.memory_bytes += basis.units[unit].layout.numel * size_of(basis.program.precision.params);
+    return cost;
+  }
+  if (message_of(action)) return {.memory_bytes = 2 * rehearsed.sent, .sent_bytes = rehearsed.sent};
+  return cost_of(action, basis);
+}
 
 ActionTime ActionTimes::of(int played, int step, size_t call) const {
   const Action& action = played_.ranks[played].program->actions[step];

@@ -28,8 +28,7 @@ std::vector<const RankProgram*> programs_of(const Plan& plan) {
 }
 
 // Describes and rehearses each played rank; those with one program alike.
-std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const std::vector<Batch>& micro_batches,
-                                 const ValueShapes& values) {
+std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const RehearsalInputs& inputs) {
   std::vector<PlayedPart> parts;
   std::map<const RankProgram*, size_t> known;
   for (const PlayedRank& rank : played.ranks) {
@@ -39,7 +38,7 @@ std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, co
       continue;
     }
     RankUnits held = plan.describe_rank({played.mesh, rank.rank});
-    Rehearsal rehearsal = plan.rehearsal(*rank.program, held, micro_batches, values);
+    Rehearsal rehearsal = rehearse(inputs, *rank.program, held);
     parts.push_back({std::move(held), std::move(rehearsal)});
   }
   return parts;
@@ -130,11 +129,10 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 }  // namespace
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
-  const std::vector<Batch> micro_batches = plan.cut(batch);
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch));
   const ModelInfo& model = plan.model();
   const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
-  const ValueShapes values = plan.shapes(micro_batches);
-  const std::vector<PlayedPart> parts = parts_of(plan, played, micro_batches, values);
+  const std::vector<PlayedPart> parts = parts_of(plan, played, inputs);
   const ActionTimes times(plan, played, parts, costs);
   const PlayResult result =
       play(played, model,
@@ -154,7 +152,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   simulation->assumed = assumed_rates(plan, played, costs);
   simulation->program = describe_program(plan);
   simulation->world_size = played.mesh.world_size();
-  simulation->work = work_of(plan, played, parts, micro_batches, costs);
+  simulation->work = work_of(plan, played, parts, inputs.micro_batches, costs);
   simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();
   for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
     SimulatedRank& rank = simulation->ranks.emplace_back(describe_simulated(plan, played, index, parts[index]));

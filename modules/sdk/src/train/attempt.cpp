@@ -64,7 +64,7 @@ void ProgramRuns::agree_on_failure(const RankProgram& program) {
   state_.known_failure = find_failure(state_.links->control(axes), state_.failure);
 }
 
-void ProgramRuns::attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue) {
+void ProgramRuns::attempt(Executor& running, int first, const Rescue& rescue, const std::function<void()>& body) {
   state_.failure.reset();
   state_.known_failure.clear();
   state_.is_finite = true;

@@ -66,11 +66,6 @@ void ByHand::refuse_gradient() const {
       micro_batch_, all);
 }
 
-// Returns the divisor of sums over the micro-batches of all data-parallel ranks.
-double ByHand::parts() const {
-  return static_cast<double>(plan_->program().micro_batches()) * plan_->data_ranks();
-}
-
 // All ranks make sure once that they begin the same step.
 void ByHand::open(const RankProgram& program) {
   if (is_open_) return;
@@ -84,7 +79,7 @@ void ByHand::begin_step(const Batch& micro_batch, const Executor& running) {
   const int micro_batches = plan_->program().micro_batches();
   StepState& state = runs_.state();
   control_.prepare(state);
-  state.grad_divisor = parts() * state.loss_scale;
+  state.grad_divisor = static_cast<double>(micro_batches) * plan_->data_ranks() * state.loss_scale;
   runner_.note_shapes(std::vector<Batch>(static_cast<size_t>(micro_batches), micro_batch));
   runs_.begin_by_hand(running);
   counts_ = {};
@@ -109,10 +104,11 @@ void ByHand::attempt(Executor& running, const std::function<void()>& body) {
   };
   try {
     runs_.attempt(
-        running, action_, body,
+        running, action_,
         {.join = join,
          .advice = "; nothing was changed, and this step by hand is over: begin it again with its first trainer:forward",
-         .is_begun = micro_batch_ > 0 || phase_ == Phase::forward_done});
+         .is_begun = micro_batch_ > 0 || phase_ == Phase::forward_done},
+        body);
   } catch (...) {
     close();
     throw;

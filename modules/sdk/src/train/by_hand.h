@@ -32,7 +32,6 @@ class ByHand {
   void share_counts();
   void run_forward(const Batch& micro_batch, Executor& running, int end);
   void forward_or_discard(const Batch& micro_batch, Executor& running, int end);
-  double parts() const;
 
   std::shared_ptr<const Plan> plan_;
   ProgramRuns& runs_;
@@ -46,6 +45,17 @@ class ByHand {
   Counts counts_;    // of this rank's micro-batches so far
   double loss_ = 0;  // sum of the micro-batches' losses so far
   int64_t begin_ns_ = 0;
+};
+
+// The parts of a trainer that run its programs.
+struct TrainerRuns {
+  TrainerRuns(const std::shared_ptr<const Plan>& plan, Store& store, std::shared_ptr<const Optimizer> optimizer, Trace& trace,
+              StepControl& control)
+      : runs(plan, store, std::move(optimizer), trace), runner(plan, runs, control), by_hand(plan, runs, runner, control) {}
+
+  ProgramRuns runs;
+  Runner runner;
+  ByHand by_hand;
 };
 
 }  // namespace zt

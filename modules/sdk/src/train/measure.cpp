@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "simulate/action_cost.h"
+#include "simulate/action_times.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/process/trace.h"
@@ -111,7 +111,7 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Co
 std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) const {
   const RankProgram& program = plan_.main();
   const Coord coord = plan_.program().coord();
-  const Rehearsal rehearsal = plan_.rehearsal(program, plan_.rank_units(), micro_batches, plan_.shapes(micro_batches));
+  const Rehearsal rehearsal = plan_.rehearsal(micro_batches);
   const RankBasis basis{plan_.model(), program, plan_.rank_units(), plan_.optimizer_states()};
   std::vector<Cost> work;
   for (size_t i = 0; i < program.actions.size(); ++i) {

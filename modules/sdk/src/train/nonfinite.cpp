@@ -4,7 +4,6 @@
 #include <cmath>
 #include <tuple>
 
-#include "execute/step/nonfinite_rows.h"
 #include "runner.h"
 #include "zt/base/error.h"
 

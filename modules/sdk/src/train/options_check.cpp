@@ -58,7 +58,8 @@ void require_optimizer(const Plan& plan, const char* call) {
       call);
 }
 
-void refuse_dry() {
+TrainerRuns& unless_dry(TrainerRuns* running) {
+  if (running) return *running;
   misuse(
       "this trainer is dry, as in a plan: no tensor has values, so only its first step is planned; guard other calls by `if not "
       "zt.world.dry`");

@@ -11,12 +11,7 @@ void check_options(const Program& program, const TrainerOptions& options);
 // Throws Misuse, with the name of the call, if the plan has no optimizer.
 void require_optimizer(const Plan& plan, const char* call);
 
-[[noreturn]] void refuse_dry();
-// Returns a part that only a trainer with buffers has. Throws Misuse for that of a dry trainer, which is null.
-template <class Part>
-Part& unless_dry(Part* part) {
-  if (!part) refuse_dry();
-  return *part;
-}
+// Returns the parts that only a trainer with buffers has. Throws Misuse for those of a dry trainer, which are null.
+TrainerRuns& unless_dry(TrainerRuns* running);
 
 }  // namespace zt

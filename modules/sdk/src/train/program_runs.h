@@ -58,7 +58,7 @@ class ProgramRuns {
   // in NORM throw: that rank its own error, the others a Misuse with its text. Parameters, optimizer state and the number of the
   // step are then as before, unless the step had begun to change them: then all but a load is refused. After a Fault everything
   // is.
-  void attempt(Executor& running, int first, const std::function<void()>& body, const Rescue& rescue);
+  void attempt(Executor& running, int first, const Rescue& rescue, const std::function<void()>& body);
   // Throws StepRefused on all ranks unless they are about to run the same mode at the same step, on sound parameters. For
   // programs that communicate but do not begin with COUNT, which checks that.
   void ensure_same_step(const RankProgram& program) const;

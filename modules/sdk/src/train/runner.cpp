@@ -28,9 +28,6 @@ at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts)
 
 }  // namespace
 
-Runner::Runner(std::shared_ptr<const Plan> plan, ProgramRuns& runs, StepControl& control)
-    : plan_(std::move(plan)), runs_(runs), state_(runs.state()), control_(control) {}
-
 void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
   if (has_shapes_of(shapes_, micro_batches)) return;
   shapes_ = on_meta(micro_batches);
@@ -41,19 +38,17 @@ StepResult Runner::step(const StepBatch& batch, const std::function<void(Executo
   runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = runs_.activate(Mode::train);
-  runs_.attempt(running, 0,
-                [&] {
-                  runs_.health().require_sound();
-                  std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
-                  control_.prepare(state_);
-                  note_shapes(micro_batches);
-                  runs_.begin(std::move(micro_batches), running);
-                  // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
-                  std::optional<AllocationWatch::Scope> counted;
-                  if (!is_measured_) counted.emplace(activations_);
-                  run(running);
-                },
-                {});
+  runs_.attempt(running, 0, {}, [&] {
+    runs_.health().require_sound();
+    std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
+    control_.prepare(state_);
+    note_shapes(micro_batches);
+    runs_.begin(std::move(micro_batches), running);
+    // The peak depends on the shapes alone, and counting slows every allocation down: one step is enough.
+    std::optional<AllocationWatch::Scope> counted;
+    if (!is_measured_) counted.emplace(activations_);
+    run(running);
+  });
   is_measured_ = true;
   return finish_step(begin_ns);
 }
@@ -62,13 +57,11 @@ StepResult Runner::evaluate(const StepBatch& batch) {
   runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = runs_.activate(Mode::eval);
-  runs_.attempt(running, 0,
-                [&] {
-                  runs_.health().require_sound();
-                  runs_.begin(batch.cut(plan_->program().micro_batches(Mode::eval)), running);
-                  running.run(state_);
-                },
-                {});
+  runs_.attempt(running, 0, {}, [&] {
+    runs_.health().require_sound();
+    runs_.begin(batch.cut(plan_->program().micro_batches(Mode::eval)), running);
+    running.run(state_);
+  });
   StepResult evaluated = result(begin_ns);
   evaluated.grad_norm.reset();  // the state holds those of the last step
   evaluated.lr.reset();
@@ -95,15 +88,14 @@ Outputs Runner::own_outputs(const StepBatch& batch) {
   runs_.health().require_alive();
   Executor& running = runs_.activate(Mode::generate);
   Outputs outputs;
-  runs_.attempt(running, 0,
-                [&] {
-                  outputs = run_inference(batch, running);
-                  runs_.agree_on_failure(running.program());
-                },
-                {.join = [&] {
-                  running.join_rest(state_);
-                  runs_.agree_on_failure(running.program());
-                }});
+  const auto join = [&] {
+    running.join_rest(state_);
+    runs_.agree_on_failure(running.program());
+  };
+  runs_.attempt(running, 0, {.join = join}, [&] {
+    outputs = run_inference(batch, running);
+    runs_.agree_on_failure(running.program());
+  });
   return outputs;
 }
 

@@ -16,7 +16,8 @@ namespace zt {
 // Threads: the rank's thread only. All functions that run actions are collective over the mesh.
 class Runner {
  public:
-  Runner(std::shared_ptr<const Plan> plan, ProgramRuns& runs, StepControl& control);
+  Runner(std::shared_ptr<const Plan> plan, ProgramRuns& runs, StepControl& control)
+      : plan_(std::move(plan)), runs_(runs), state_(runs.state()), control_(control) {}
 
   StepResult step(const StepBatch& batch) {
     return step(batch, [this](Executor& running) { running.run(state_); });

@@ -2,92 +2,84 @@
 
 #include "by_hand.h"
 #include "options_check.h"
-#include "program_runs.h"
-#include "store/tensor_changes.h"
 #include "store/whole_tensors.h"
 #include "zt/base/error.h"
 
 namespace zt {
 
-ProgramRuns& TrainerTensors::runs() const {
-  return unless_dry(runs_);
-}
-
 // Waits until no action is in flight.
 void TrainerTensors::drain() {
-  runs().health().require_alive();
-  runs().drain();
+  ProgramRuns& runs = unless_dry(running_).runs;
+  runs.health().require_alive();
+  runs.drain();
 }
 
 // Returns what `read` reads. Where the last step failed on this rank only, it still takes part, because the other ranks do not
 // know, and throws afterwards.
 template <class Of, class Read>
-auto TrainerTensors::read(const char* what, int tensor, Of of, Read&& read) {
+auto TrainerTensors::read(const char* what, const std::string& name, Of of, const Read& read) {
+  const int tensor = store_.find(name);
   drain();
-  WholeTensors(store_).require_alike(what, tensor, of);
-  auto result = read(WholeTensors(store_));
-  runs().health().require_sound();
+  whole_tensors::require_alike(store_, what, tensor, of);
+  auto result = read(store_, tensor);
+  running_->runs.health().require_sound();
   return result;
 }
 
 const std::vector<ModelTensor>& TrainerTensors::all() const {
-  return store_.tensors().all();
+  return store_.tensors();
 }
 
 const ModelTensor& TrainerTensors::at(const std::string& name) const {
-  return store_.tensors()[store_.tensors().find(name)];
+  return store_.tensors()[store_.find(name)];
 }
 
 at::Tensor TrainerTensors::parameter(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("value", tensor, WholeTensors::Of::layers, [&](const WholeTensors& whole) { return whole.parameter(tensor); });
+  return read("value", name, whole_tensors::Of::layers, whole_tensors::parameter);
 }
 
 at::Tensor TrainerTensors::master(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("master value", tensor, WholeTensors::Of::shards, [&](const WholeTensors& whole) { return whole.master(tensor); });
+  return read("master value", name, whole_tensors::Of::shards, whole_tensors::master);
 }
 
 at::Tensor TrainerTensors::gradient(const std::string& name) {
   require_optimizer(store_.plan(), "gradient");
-  const int param = store_.tensors().find_parameter(name, "gradient");
+  const int param = store_.find_parameter(name, "gradient");
   const ParamInfo& info = store_.info(param);
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
-  unless_dry(by_hand_).refuse_gradient();
+  unless_dry(running_).by_hand.refuse_gradient();
   drain();
-  runs().health().require_sound();
-  if (runs().has_partial_gradients() && !by_hand_->is_under_way())
+  running_->runs.health().require_sound();
+  if (running_->runs.has_partial_gradients() && !running_->by_hand.is_under_way())
     misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
-  WholeTensors(store_).require_alike("gradient", param, WholeTensors::Of::shards);
-  if (store_.unit_of(param).plan.state != Residence::sharded) runs().parts().gradients.complete(info.unit);
-  const at::Tensor sum = WholeTensors(store_).gradient_shards(param);
+  whole_tensors::require_alike(store_, "gradient", param, whole_tensors::Of::shards);
+  if (store_.unit_of(param).plan.state != Residence::sharded) running_->runs.parts().gradients.complete(info.unit);
+  const at::Tensor sum = whole_tensors::gradient_shards(store_, param);
   const bool is_short = sum.element_size() < 4;
   return (is_short ? sum.to(at::kFloat) : sum).div_(store_.state().grad_divisor);
 }
 
 std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::string& name) {
-  const int tensor = store_.tensors().find(name);
-  return read("optimizer state", tensor, WholeTensors::Of::shards,
-              [&](const WholeTensors& whole) { return whole.optimizer_state(tensor); });
+  return read("optimizer state", name, whole_tensors::Of::shards, whole_tensors::optimizer_state);
 }
 
 void TrainerTensors::prepare_change(const char* call) {
-  unless_dry(by_hand_).refuse(call);
-  runs().health().require_sound();
+  unless_dry(running_).by_hand.refuse(call);
+  running_->runs.health().require_sound();
   drain();
 }
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
-  const int tensor = store_.tensors().find(name);
+  const int tensor = store_.find(name);
   prepare_change("trainer:set_parameter");
-  TensorChanges(store_).set_parameter(tensor, values, from);
+  whole_tensors::set_parameter(store_, tensor, values, from);
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
-  const int param = store_.tensors().find_parameter(name, "optimizer state");
+  const int param = store_.find_parameter(name, "optimizer state");
   prepare_change("trainer:set_optimizer_state");
-  TensorChanges(store_).set_optimizer_state(param, state, values, from);
+  whole_tensors::set_optimizer_state(store_, param, state, values, from);
 }
 
 }  // namespace zt

@@ -10,7 +10,6 @@
 #include "plan/plan_links.h"
 #include "plan/plan_table.h"
 #include "report.h"
-#include "runner.h"
 #include "simulate/simulate.h"
 #include "store/store.h"
 #include "zt/base/error.h"
@@ -52,14 +51,8 @@ Trainer::Trainer(std::shared_ptr<Program> program, TrainerOptions options)
       store_(make_store(plan_, options_.dry)),
       control_(std::make_unique<StepControl>(options_)),
       report_(std::make_unique<Report>(plan_)) {
-  if (options_.dry) {
-    tensors_ = std::make_unique<TrainerTensors>(*store_, nullptr, nullptr);
-    return;
-  }
-  runs_ = std::make_unique<ProgramRuns>(plan_, *store_, options_.optimizer, trace_);
-  runner_ = std::make_unique<Runner>(plan_, *runs_, *control_);
-  by_hand_ = std::make_unique<ByHand>(plan_, *runs_, *runner_, *control_);
-  tensors_ = std::make_unique<TrainerTensors>(*store_, runs_.get(), by_hand_.get());
+  if (!options_.dry) running_ = std::make_unique<TrainerRuns>(plan_, *store_, options_.optimizer, trace_, *control_);
+  tensors_ = std::make_unique<TrainerTensors>(*store_, running_.get());
 }
 
 Trainer::~Trainer() = default;
@@ -80,16 +73,8 @@ std::shared_ptr<Trainer> Trainer::make(std::shared_ptr<Program> program, Trainer
   return std::shared_ptr<Trainer>(new Trainer(std::move(program), std::move(options)));
 }
 
-ProgramRuns& Trainer::runs() const {
-  return unless_dry(runs_.get());
-}
-
-Runner& Trainer::runner() const {
-  return unless_dry(runner_.get());
-}
-
-ByHand& Trainer::by_hand() const {
-  return unless_dry(by_hand_.get());
+TrainerRuns& Trainer::running() const {
+  return unless_dry(running_.get());
 }
 
 const StepState& Trainer::state() const {
@@ -102,38 +87,38 @@ bool Trainer::trains() const {
 
 StepResult Trainer::step(const StepBatch& batch) {
   require_optimizer(*plan_, "step");
-  by_hand().refuse("trainer:step");
-  return runner().step(batch);
+  running().by_hand.refuse("trainer:step");
+  return running().runner.step(batch);
 }
 
 StepResult Trainer::evaluate(const StepBatch& batch) {
-  by_hand().refuse("trainer:evaluate");
-  return runner().evaluate(batch);
+  running().by_hand.refuse("trainer:evaluate");
+  return running().runner.evaluate(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
-  by_hand().refuse("trainer:infer");
-  return runner().infer(batch);
+  running().by_hand.refuse("trainer:infer");
+  return running().runner.infer(batch);
 }
 
 Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce) {
-  by_hand().refuse("trainer:infer");
-  return runner().infer(batch, reduce);
+  running().by_hand.refuse("trainer:infer");
+  return running().runner.infer(batch, reduce);
 }
 
 double Trainer::forward(const Batch& micro_batch) {
   require_optimizer(*plan_, "forward");
-  return by_hand().forward(micro_batch);
+  return running().by_hand.forward(micro_batch);
 }
 
 void Trainer::backward() {
   require_optimizer(*plan_, "backward");
-  by_hand().backward();
+  running().by_hand.backward();
 }
 
 StepResult Trainer::finish_step(double divisor) {
   require_optimizer(*plan_, "finish_step");
-  return by_hand().finish_step(divisor);
+  return running().by_hand.finish_step(divisor);
 }
 
 std::vector<std::string> Trainer::idle_axes() const {
@@ -150,15 +135,15 @@ double Trainer::loss_scale() const {
 }
 
 void Trainer::drain() {
-  if (runs_) runs_->drain();
+  if (running_) running_->runs.drain();
 }
 
 std::vector<MemoryLine> Trainer::memory() {
-  if (!runner_) return report_->memory({}, {});
+  if (!running_) return report_->memory({}, {});
   auto measured = store_->bytes();
-  measured["gradients"] += runs_->parts().gradients.extra_bytes();
-  measured["activations"] = runner_->activation_bytes();
-  return report_->memory(measured, runner_->shapes());
+  measured["gradients"] += running_->runs.parts().gradients.extra_bytes();
+  measured["activations"] = running_->runner.activation_bytes();
+  return report_->memory(measured, running_->runner.shapes());
 }
 
 std::string Trainer::report() {
@@ -191,9 +176,10 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
 Costs Trainer::costs(const StepBatch& batch, int steps) {
   require_optimizer(*plan_, "costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
-  by_hand().refuse("trainer:costs");
+  running().by_hand.refuse("trainer:costs");
   CostMeter meter(*plan_);
-  for (int step = 0; step < steps; ++step) runner().step(batch, [&](Executor& running) { meter.run(running, runs().state()); });
+  for (int step = 0; step < steps; ++step)
+    running().runner.step(batch, [&](Executor& executor) { meter.run(executor, store_->state()); });
   return meter.costs(plan_->cut(batch));
 }
 
@@ -204,16 +190,16 @@ void Trainer::visit_tensors(Visitor& visitor) {
   } catch (const Misuse&) {
     throw;
   } catch (const std::exception& error) {
-    if (visitor.is_load()) runs().health().set_half_loaded(error.what());
+    if (visitor.is_load()) running().runs.health().set_half_loaded(error.what());
     throw;
   }
 }
 
 void Trainer::visit(Visitor& visitor) {
-  if (visitor.is_load()) by_hand().refuse("the load of a checkpoint");
-  runs().health().require_alive();
-  if (!visitor.is_load() && !visitor.precedes_load()) runs().health().require_sound();
-  runs().drain();
+  if (visitor.is_load()) running().by_hand.refuse("the load of a checkpoint");
+  running().runs.health().require_alive();
+  if (!visitor.is_load() && !visitor.precedes_load()) running().runs.health().require_sound();
+  running().runs.drain();
   const Store& store = *store_;
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   else
@@ -224,14 +210,14 @@ void Trainer::visit(Visitor& visitor) {
   visitor.value("trainer/step", step);
   if (options_.optimizer) {
     control_->visit(visitor);
-    runner().visit_values(visitor);
+    running().runner.visit_values(visitor);
   }
   visitor.value("trainer/gemm", choice);
   if (!visitor.is_load()) return;
   compare_gemm(choice, plan_->world_place());
   convert(step, "trainer/step", store_->state().step);
   store.gather_parameters();
-  runs().health().set_sound();
+  running().runs.health().set_sound();
 }
 
 }  // namespace zt

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "play/player.h"
 #include "program/equal.h"
 
 namespace zt {
@@ -32,16 +33,16 @@ void check_held(const Subject& subject, int step, Findings& findings) {
     for (const Resource& resource : *list) {
       const bool is_of_unit = type_of(resource.type).index == Index::unit;
       if (!is_of_unit || !is_in_range(subject, resource) || subject.program.units[resource.index].held) continue;
-      return refuse(findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
+      return refuse(subject, findings, step, "it touches {}, which this rank does not hold: remove held=false, or the action",
                     subject.unit(resource.index));
     }
   }
 }
 
 // Runs the checks that need the program of one rank only.
-Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankProgram& program) {
+Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankProgram& program, int rank) {
   Findings findings;
-  Subject subject{model, mesh, program};
+  Subject subject{model, mesh, program, rank};
   check_fields(subject, findings);
   if (!findings.empty()) return findings;
   subject.resources.reserve(program.actions.size());
@@ -51,7 +52,8 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankPro
     for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
       const bool is_fine = std::all_of(list->begin(), list->end(), [&](const Resource& r) { return is_in_range(subject, r); });
       if (!is_fine)
-        refuse(findings, step, "its kind declares a resource that this model does not have: correct the kind's resources");
+        refuse(subject, findings, step,
+               "its kind declares a resource that this model does not have: correct the kind's resources");
     }
     if (role_of(action) != Role::scalars) check_held(subject, step, findings);
   }
@@ -88,8 +90,8 @@ bool is_spread_alike(const RankProgram& a, const RankProgram& b) {
 }
 
 // Checks that mode, micro-batches, unit plans, precision and max_live are the same on all ranks.
-std::vector<RankFinding> check_agreement(const std::vector<const RankProgram*>& programs) {
-  std::vector<RankFinding> findings;
+Findings check_agreement(const std::vector<const RankProgram*>& programs) {
+  Findings findings;
   const RankProgram& first = *programs[0];
   std::set<const RankProgram*> agreeing;
   for (int rank = 1; rank < static_cast<int>(programs.size()); ++rank) {
@@ -107,7 +109,7 @@ std::vector<RankFinding> check_agreement(const std::vector<const RankProgram*>& 
       continue;
     }
     findings.push_back(
-        {rank, {-1, fmt::format("its {} is not that of rank 0: build all ranks' programs with the same passes", what)}});
+        {rank, -1, fmt::format("its {} is not that of rank 0: build all ranks' programs with the same passes", what)});
   }
   return findings;
 }
@@ -136,29 +138,23 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
   const int ranks = mesh.world_size();
   if (static_cast<int>(programs.size()) != ranks)
     misuse("verify: {} programs for a mesh of {} ranks: give one per rank", programs.size(), ranks);
-  std::vector<Refusal> refusals;
-  const auto add = [&](int rank, verifier::Finding finding) {
-    std::string action = finding.step < 0 ? "" : verifier::text_of(*programs[rank], finding.step);
-    refusals.push_back({rank, finding.step, std::move(finding.reason), std::move(action)});
-  };
-  for (auto& found : verifier::check_agreement(programs)) add(found.rank, std::move(found.finding));
+  std::vector<Refusal> refusals = verifier::check_agreement(programs);
   const std::vector<int> firsts = verifier::first_equals(programs);
+  std::vector<const RankProgram*> shared;
   for (int rank = 0; rank < ranks; ++rank) {
+    shared.push_back(programs[firsts[rank]]);
     if (firsts[rank] != rank) continue;  // checked with the first rank that has this program
     const auto others = std::count(firsts.begin(), firsts.end(), rank) - 1;
-    for (auto& finding : verifier::check_rank(model, mesh, *programs[rank])) {
-      if (others > 0) finding.reason += fmt::format(" ({} other ranks have the same program)", others);
-      add(rank, std::move(finding));
+    for (Refusal& refusal : verifier::check_rank(model, mesh, *programs[rank], rank)) {
+      if (others > 0) refusal.reason += fmt::format(" ({} other ranks have the same program)", others);
+      refusals.push_back(std::move(refusal));
     }
   }
   // If a program is wrong already, the check of the order would only repeat its errors.
-  if (refusals.empty()) {
-    for (auto& found : verifier::check_stages(model, mesh, programs)) add(found.rank, std::move(found.finding));
-  }
-  if (refusals.empty()) {
-    std::vector<const RankProgram*> shared;
-    for (const int first : firsts) shared.push_back(programs[first]);
-    for (auto& found : verifier::check_order(model, mesh, shared)) add(found.rank, std::move(found.finding));
+  if (refusals.empty()) refusals = verifier::check_stages(model, mesh, programs);
+  if (refusals.empty()) refusals = play(played_ranks(model, mesh, shared), model, {}).errors;
+  for (Refusal& refusal : refusals) {
+    if (refusal.step >= 0) refusal.action = verifier::text_of(*programs[refusal.rank], refusal.step);
   }
   std::stable_sort(refusals.begin(), refusals.end(),
                    [](const Refusal& a, const Refusal& b) { return std::pair(a.rank, a.step) < std::pair(b.rank, b.step); });

@@ -1,4 +1,4 @@
-// The checks of the verifier. Each walks over the program of one rank, check_stages and check_order over those of all ranks.
+// The checks of the verifier. Each walks over the program of one rank, check_stages over those of all ranks.
 #pragma once
 
 #include <map>
@@ -11,17 +11,7 @@
 
 namespace zt::verifier {
 
-struct Finding {
-  int step;  // index of the action; -1: the program as a whole
-  std::string reason;
-};
-using Findings = std::vector<Finding>;
-
-// Adds a finding.
-template <class... Args>
-void refuse(Findings& findings, int step, fmt::format_string<Args...> format, Args&&... args) {
-  findings.push_back({step, fmt::format(format, std::forward<Args>(args)...)});
-}
+using Findings = std::vector<Refusal>;
 
 // Return a list of axes for a message: 'dp' or 'dp' and 'ep', and ["dp","ep"] as in a program's text.
 std::string joined(const std::vector<std::string>& axes);
@@ -32,6 +22,7 @@ struct Subject {
   const ModelInfo& model;
   const MeshShape& mesh;
   const RankProgram& program;
+  int rank;
   std::vector<Resources> resources = {};  // by action; filled after check_fields has passed
 
   int size() const { return static_cast<int>(program.actions.size()); }
@@ -45,6 +36,25 @@ struct Subject {
   std::string position(int index) const { return fmt::format("position {} ('{}')", index, model.positions[index].name); }
   // "action 17 (REDUCE_GRAD 3)"
   std::string at(int step) const { return fmt::format("action {} ({})", step, action_text(program.actions[step])); }
+};
+
+// Adds a finding.
+template <class... Args>
+void refuse(const Subject& subject, Findings& findings, int step, fmt::format_string<Args...> format, Args&&... args) {
+  findings.push_back({subject.rank, step, fmt::format(format, std::forward<Args>(args)...)});
+}
+
+// A base of the checks that walk over the program of one rank.
+class RankCheck {
+ protected:
+  RankCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings) {}
+  template <class... Args>
+  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
+    refuse(subject_, findings_, step, format, std::forward<Args>(args)...);
+  }
+
+  const Subject& subject_;
+  Findings& findings_;
 };
 
 // Returns whether the model and the program have the index and the micro-batch of a resource. The functions of kinds do not check
@@ -63,17 +73,8 @@ void check_updates(const Subject& subject, Findings& findings);
 // Checks that full parameters are present and current when an action reads them, and at the end.
 void check_residency(const Subject& subject, Findings& findings);
 
-struct RankFinding {
-  int rank;
-  Finding finding;
-};
 // Checks that the ranks of a group along the split axes together run each position and hold each unit, and that tied parameters
 // are summed over the ranks that hold them.
-std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh,
-                                      const std::vector<const RankProgram*>& programs);
-// Checks that all ranks of an axis make the same collectives, and both ends of a channel move the same messages, in the same
-// order, and that no rank waits forever.
-std::vector<RankFinding> check_order(const ModelInfo& model, const MeshShape& mesh,
-                                     const std::vector<const RankProgram*>& programs);
+Findings check_stages(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs);
 
 }  // namespace zt::verifier

@@ -12,10 +12,10 @@ std::vector<std::string> axis_names(const MeshShape& mesh) {
   return names;
 }
 
-class FieldCheck {
+class FieldCheck : RankCheck {
  public:
   FieldCheck(const Subject& subject, int step, Findings& findings)
-      : subject_(subject), action_(subject.action(step)), kind_(kind(action_.kind)), step_(step), findings_(findings) {}
+      : RankCheck(subject, findings), action_(subject.action(step)), kind_(kind(action_.kind)), step_(step) {}
 
   void run() {
     check_target();
@@ -35,7 +35,7 @@ class FieldCheck {
  private:
   template <class... Args>
   void say(fmt::format_string<Args...> format, Args&&... args) {
-    refuse(findings_, step_, format, std::forward<Args>(args)...);
+    RankCheck::say(step_, format, std::forward<Args>(args)...);
   }
 
   void check_target() {
@@ -103,11 +103,9 @@ class FieldCheck {
     }
   }
 
-  const Subject& subject_;
   const Action& action_;
   const Kind& kind_;
   int step_;
-  Findings& findings_;
 };
 
 void check_plan_axes(const Subject& subject, int unit, Findings& findings) {
@@ -116,15 +114,17 @@ void check_plan_axes(const Subject& subject, int unit, Findings& findings) {
   for (const auto* axes : {&plan.shard_axes, &plan.sum_axes}) {
     std::set<std::string> seen;
     for (const std::string& axis : *axes) {
-      if (!seen.insert(axis).second) refuse(findings, -1, "the plan of {} names axis '{}' twice", subject.unit(unit), axis);
+      if (!seen.insert(axis).second)
+        refuse(subject, findings, -1, "the plan of {} names axis '{}' twice", subject.unit(unit), axis);
       if (subject.mesh.has(axis)) continue;
-      refuse(findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", subject.unit(unit), subject.mesh.text(), axis,
-             suggest(axis, axis_names(subject.mesh)));
+      refuse(subject, findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", subject.unit(unit), subject.mesh.text(),
+             axis, suggest(axis, axis_names(subject.mesh)));
     }
   }
   for (const std::string& axis : plan.shard_axes) {
     if (!has_gradient || std::ranges::find(plan.sum_axes, axis) != plan.sum_axes.end()) continue;
-    refuse(findings, -1, "the plan of {} shards it along '{}', over which its gradient is not summed: add the axis to sum_axes",
+    refuse(subject, findings, -1,
+           "the plan of {} shards it along '{}', over which its gradient is not summed: add the axis to sum_axes",
            subject.unit(unit), axis);
   }
 }
@@ -135,15 +135,16 @@ void check_plans(const Subject& subject, Findings& findings) {
     const std::string name = subject.unit(static_cast<int>(unit));
     const auto is_whole = [](Residence residence) { return residence == Residence::whole; };
     if (plan.shard_axes.empty() != is_whole(plan.state))
-      refuse(findings, -1, "the plan of {} shards its state along no axis, or names shard_axes and shards nothing: give both",
-             name);
+      refuse(subject, findings, -1,
+             "the plan of {} shards its state along no axis, or names shard_axes and shards nothing: give both", name);
     if (plan.state == Residence::node_shared || plan.grads == Residence::node_shared)
-      refuse(findings, -1, "the plan of {} shares state or gradients on a node: only parameters can be shared", name);
+      refuse(subject, findings, -1, "the plan of {} shares state or gradients on a node: only parameters can be shared", name);
     if ((!is_whole(plan.grads) && is_whole(plan.state)) || (plan.params == Residence::sharded && is_whole(plan.grads)))
-      refuse(findings, -1, "the plan of {} shards parameters without gradients, or gradients without state: shard those too",
-             name);
+      refuse(subject, findings, -1,
+             "the plan of {} shards parameters without gradients, or gradients without state: shard those too", name);
     if (plan.params == Residence::node_shared && is_whole(plan.state))
-      refuse(findings, -1, "the plan of {} shares parameters on a node whose state is not sharded: shard the state too", name);
+      refuse(subject, findings, -1, "the plan of {} shares parameters on a node whose state is not sharded: shard the state too",
+             name);
     check_plan_axes(subject, static_cast<int>(unit), findings);
   }
 }
@@ -156,7 +157,7 @@ void check_params(const Subject& subject, Findings& findings) {
       if (placement != Placement::sharded) continue;
       const int size = subject.mesh.has(axis) ? subject.mesh.size(axis) : 1;
       if (parts == size) continue;
-      refuse(findings, -1,
+      refuse(subject, findings, -1,
              "parameter '{}' is sharded on axis '{}' into {} parts, but the mesh {} has {} ranks along it: give each rank a box, "
              "with one part per rank",
              param.name, axis, parts, subject.mesh.text(), size);
@@ -170,13 +171,14 @@ void check_layers(const Subject& subject, Findings& findings) {
       if (subject.mesh.has(axis)) continue;
       const std::string layer = subject.position(static_cast<int>(p));
       if (subject.mesh.axes().empty())
-        refuse(findings, -1,
+        refuse(subject, findings, -1,
                "the layer at {} communicates on axis '{}', but no pass gave the program a mesh: apply zero.shard over all axes "
                "whose ranks have other samples, such as axis = mesh:join{{\"dp\", \"{}\"}}",
                layer, axis, axis);
       else
-        refuse(findings, -1, "the layer at {} communicates on axis '{}', which the mesh {} does not have: add it to the mesh",
-               layer, axis, subject.mesh.text());
+        refuse(subject, findings, -1,
+               "the layer at {} communicates on axis '{}', which the mesh {} does not have: add it to the mesh", layer, axis,
+               subject.mesh.text());
     }
   }
 }
@@ -185,15 +187,15 @@ void check_layers(const Subject& subject, Findings& findings) {
 
 void check_fields(const Subject& subject, Findings& findings) {
   if (subject.program.micro_batches < 1)
-    refuse(findings, -1, "{} micro-batches: a program needs at least one", subject.program.micro_batches);
+    refuse(subject, findings, -1, "{} micro-batches: a program needs at least one", subject.program.micro_batches);
   if (subject.program.units.size() != subject.model.units.size()) {
-    return refuse(findings, -1, "it has plans for {} units, the model has {}: give one per unit", subject.program.units.size(),
-                  subject.model.units.size());
+    return refuse(subject, findings, -1, "it has plans for {} units, the model has {}: give one per unit",
+                  subject.program.units.size(), subject.model.units.size());
   }
   check_plans(subject, findings);
   for (const std::string& axis : subject.program.split_axes) {
     if (subject.mesh.has(axis)) continue;
-    refuse(findings, -1, "it is split over axis '{}', which the mesh {} does not have{}", axis, subject.mesh.text(),
+    refuse(subject, findings, -1, "it is split over axis '{}', which the mesh {} does not have{}", axis, subject.mesh.text(),
            suggest(axis, axis_names(subject.mesh)));
   }
   check_layers(subject, findings);
@@ -202,7 +204,7 @@ void check_fields(const Subject& subject, Findings& findings) {
     try {
       FieldCheck(subject, step, findings).run();
     } catch (const Misuse& error) {
-      refuse(findings, step, "{}", error.what());  // a kind that is not registered
+      refuse(subject, findings, step, "{}", error.what());  // a kind that is not registered
     }
   }
 }

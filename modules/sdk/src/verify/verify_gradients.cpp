@@ -32,10 +32,9 @@ std::vector<std::string> data_axes(const Subject& subject, int unit) {
   return axes;
 }
 
-class GradientCheck {
+class GradientCheck : RankCheck {
  public:
-  GradientCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+  GradientCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings), units_(subject.model.units.size()) {
     for (int step = 0; step < subject.size(); ++step) {
       const Action& action = subject.action(step);
       const bool is_reduction = action.kind == Kinds::get().reduce_grad;
@@ -75,11 +74,6 @@ class GradientCheck {
 
   // Returns whether a later REDUCE_GRAD must add to the sum after this part.
   static bool is_continued(GradientPart part) { return part == GradientPart::first || part == GradientPart::middle; }
-
-  template <class... Args>
-  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
-    refuse(findings_, step, format, std::forward<Args>(args)...);
-  }
 
   void count(int step) {
     if (count_ >= 0) return say(step, "it repeats {}: the global batch is counted once, remove one", subject_.at(count_));
@@ -255,8 +249,6 @@ class GradientCheck {
     if (norm_ < 0) say(-1, "NORM is missing: put it after the last B and REDUCE_GRAD");
   }
 
-  const Subject& subject_;
-  Findings& findings_;
   std::vector<UnitState> units_;
   std::set<std::string> reduced_axes_;
   int count_ = -1, norm_ = -1, first_forward_ = -1;

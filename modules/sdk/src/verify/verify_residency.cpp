@@ -8,10 +8,9 @@ enum class Presence : uint8_t { current, stale, freed };
 
 // Checks when full parameters are present and current. At the start and at the end of a program the parameters of a unit must be
 // freed if they are sharded, and otherwise present and current: the next program relies on it.
-class ResidencyCheck {
+class ResidencyCheck : RankCheck {
  public:
-  ResidencyCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {
+  ResidencyCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings), units_(subject.model.units.size()) {
     for (size_t unit = 0; unit < units_.size(); ++unit) {
       if (subject.has_sharded_params(static_cast<int>(unit))) units_[unit].presence = Presence::freed;
     }
@@ -41,13 +40,11 @@ class ResidencyCheck {
     const UnitState& state = units_[unit];
     if (subject_.has_sharded_params(unit)) {
       if (state.presence == Presence::freed) return;
-      refuse(findings_, state.cause,
-             "it leaves the parameters of {} gathered at the end, in a buffer that other units use: add RESHARD {}",
-             subject_.unit(unit), unit);
+      say(state.cause, "it leaves the parameters of {} gathered at the end, in a buffer that other units use: add RESHARD {}",
+          subject_.unit(unit), unit);
     } else if (state.presence != Presence::current) {
-      refuse(findings_, state.cause,
-             "it leaves the parameters of {} {} at the end, and the next program needs them: add UNSHARD {}", subject_.unit(unit),
-             state_of(state), unit);
+      say(state.cause, "it leaves the parameters of {} {} at the end, and the next program needs them: add UNSHARD {}",
+          subject_.unit(unit), state_of(state), unit);
     }
   }
 
@@ -67,30 +64,29 @@ class ResidencyCheck {
     for (const int unit : units) {
       const auto& axes = subject_.program.units[unit].shard_axes;
       if (!subject_.is_sharded(unit)) {
-        refuse(findings_, step, "{} is not sharded, so there is nothing to gather: remove it", subject_.unit(unit));
+        say(step, "{} is not sharded, so there is nothing to gather: remove it", subject_.unit(unit));
       } else if (action.axes() != axes) {
-        refuse(findings_, step, "{} is sharded along {}: give axes={}", subject_.unit(unit), joined(axes), as_list(axes));
+        say(step, "{} is sharded along {}: give axes={}", subject_.unit(unit), joined(axes), as_list(axes));
       } else if (units_[unit].presence == Presence::current) {
-        refuse(findings_, step, "the parameters of {} are present and current already: remove it", subject_.unit(unit));
+        say(step, "the parameters of {} are present and current already: remove it", subject_.unit(unit));
       }
       units_[unit] = {Presence::current, step};
       if (subject_.has_sharded_params(unit)) live_ += subject_.model.units[unit].numel;
     }
     const int64_t bound = subject_.program.max_live;
     if (bound > 0 && live_ > bound) {
-      refuse(findings_, step, "{} elements of sharded parameters are whole after it, and max_live is {}: put a RESHARD before",
-             live_, bound);
+      say(step, "{} elements of sharded parameters are whole after it, and max_live is {}: put a RESHARD before", live_, bound);
     }
   }
 
   void reshard(int step, const std::vector<int>& units) {
     for (const int unit : units) {
       if (!subject_.is_sharded(unit)) {
-        refuse(findings_, step, "{} is not sharded: nothing could bring its parameters back, remove it", subject_.unit(unit));
+        say(step, "{} is not sharded: nothing could bring its parameters back, remove it", subject_.unit(unit));
       } else if (units_[unit].presence == Presence::freed) {
         const int cause = units_[unit].cause;
-        if (cause < 0) refuse(findings_, step, "{} is not gathered: remove it", subject_.unit(unit));
-        else refuse(findings_, step, "{} has freed {} already: remove it", subject_.at(cause), subject_.unit(unit));
+        if (cause < 0) say(step, "{} is not gathered: remove it", subject_.unit(unit));
+        else say(step, "{} has freed {} already: remove it", subject_.at(cause), subject_.unit(unit));
       }
       if (subject_.has_sharded_params(unit) && units_[unit].presence != Presence::freed)
         live_ -= subject_.model.units[unit].numel;
@@ -117,16 +113,15 @@ class ResidencyCheck {
   void check_read(int step, int unit) {
     const UnitState& state = units_[unit];
     if (state.presence != Presence::current && state.cause < 0) {
-      refuse(findings_, step, "it uses the parameters of {}, which are sharded: put UNSHARD {} before", subject_.unit(unit),
-             unit);
+      say(step, "it uses the parameters of {}, which are sharded: put UNSHARD {} before", subject_.unit(unit), unit);
     } else if (state.presence != Presence::current) {
-      refuse(findings_, step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between", subject_.unit(unit),
-             subject_.at(state.cause), state_of(state), unit);
+      say(step, "it uses the parameters of {}, which {} has left {}: put UNSHARD {} between", subject_.unit(unit),
+          subject_.at(state.cause), state_of(state), unit);
     } else if (is_node_shared(unit) && state.cause < norm_ && subject_.model.units[unit].trainable) {
-      refuse(findings_, step,
-             "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or after "
-             "UNSHARD {}",
-             subject_.unit(unit), subject_.at(norm_), unit);
+      say(step,
+          "it uses the parameters of {}, which ranks share and others may be updating since {}: put it before that, or after "
+          "UNSHARD {}",
+          subject_.unit(unit), subject_.at(norm_), unit);
     }
   }
 
@@ -135,23 +130,20 @@ class ResidencyCheck {
     if (role_of(subject_.action(step)) == Role::update) return;
     const int unit = write.index;
     if (is_node_shared(unit)) {
-      refuse(findings_, step,
-             "it writes the parameters of {}, which other ranks read in the same memory: give node_shared = false",
-             subject_.unit(unit));
+      say(step, "it writes the parameters of {}, which other ranks read in the same memory: give node_shared = false",
+          subject_.unit(unit));
       return;
     }
     const bool is_copy = subject_.has_sharded_params(unit) || subject_.program.precision.is_mixed();
     const auto& writes = subject_.resources[step].writes;
     if (write.type != resource::param || !is_copy) return;
     if (std::find(writes.begin(), writes.end(), Resource{resource::master, unit}) != writes.end()) return;
-    refuse(findings_, step, "it writes the parameters of {}, which are overwritten from the parts that ranks own: write master",
-           subject_.unit(unit));
+    say(step, "it writes the parameters of {}, which are overwritten from the parts that ranks own: write master",
+        subject_.unit(unit));
   }
 
   bool is_node_shared(int unit) const { return subject_.program.units[unit].params == Residence::node_shared; }
 
-  const Subject& subject_;
-  Findings& findings_;
   std::vector<UnitState> units_;
   int64_t live_ = 0;  // elements of sharded parameters that are whole
   int norm_ = -1;     // the NORM, after which ranks update the parts that they own; -1: not yet

@@ -9,8 +9,7 @@ namespace {
 // The check of one group of ranks, which together run all positions.
 class StageCheck {
  public:
-  StageCheck(const ModelInfo& model, std::vector<int> ranks, const std::vector<const RankProgram*>& programs,
-             std::vector<RankFinding>& findings)
+  StageCheck(const ModelInfo& model, std::vector<int> ranks, const std::vector<const RankProgram*>& programs, Findings& findings)
       : model_(model), ranks_(std::move(ranks)), programs_(programs), findings_(findings) {
     for (const int rank : ranks_) runs_.push_back(positions_run(*programs_[rank], model_));
   }
@@ -23,7 +22,7 @@ class StageCheck {
  private:
   template <class... Args>
   void say(int rank, fmt::format_string<Args...> format, Args&&... args) {
-    findings_.push_back({rank, {-1, fmt::format(format, std::forward<Args>(args)...)}});
+    findings_.push_back({rank, -1, fmt::format(format, std::forward<Args>(args)...)});
   }
 
   void check_position(int position) {
@@ -66,35 +65,35 @@ class StageCheck {
     for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {
       const Action& action = program.actions[step];
       if (action.kind == Kinds::get().reduce_tie && action.target == unit) {
-        if (tie >= 0) findings_.push_back({rank, {step, "it repeats an earlier REDUCE_TIE of the unit: remove one"}});
+        if (tie >= 0) findings_.push_back({rank, step, "it repeats an earlier REDUCE_TIE of the unit: remove one"});
         tie = step;
         continue;
       }
       const Resources declared = resources_of(action, model_);
       if (tie < 0 && touches(declared.reads)) {
-        findings_.push_back({rank,
-                             {step, fmt::format("unit {} ('{}') is tied over several ranks, and no REDUCE_TIE {} comes before: "
-                                                "it would see the gradient of this rank's uses only",
-                                                unit, model_.units[unit].name, unit)}});
+        findings_.push_back(
+            {rank, step,
+             fmt::format("unit {} ('{}') is tied over several ranks, and no REDUCE_TIE {} comes before: it would see "
+                         "the gradient of this rank's uses only",
+                         unit, model_.units[unit].name, unit)});
         return;
       }
       if (tie >= 0 && role_of(action) == Role::compute && touches(declared.writes))
-        findings_.push_back({rank, {step, "it adds to a gradient after its REDUCE_TIE: put that after the last backward"}});
+        findings_.push_back({rank, step, "it adds to a gradient after its REDUCE_TIE: put that after the last backward"});
     }
   }
 
   const ModelInfo& model_;
   std::vector<int> ranks_;
   const std::vector<const RankProgram*>& programs_;
-  std::vector<RankFinding>& findings_;
+  Findings& findings_;
   std::vector<std::vector<bool>> runs_;  // by rank of the group, then by position
 };
 
 }  // namespace
 
-std::vector<RankFinding> check_stages(const ModelInfo& model, const MeshShape& mesh,
-                                      const std::vector<const RankProgram*>& programs) {
-  std::vector<RankFinding> findings;
+Findings check_stages(const ModelInfo& model, const MeshShape& mesh, const std::vector<const RankProgram*>& programs) {
+  Findings findings;
   const auto& split = programs.front()->split_axes;
   if (split.empty()) return findings;
   std::set<std::vector<const RankProgram*>> seen;  // groups with the same programs are checked once

@@ -4,10 +4,9 @@ namespace zt::verifier {
 
 namespace {
 
-class UpdateCheck {
+class UpdateCheck : RankCheck {
  public:
-  UpdateCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), units_(subject.model.units.size()) {}
+  UpdateCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings), units_(subject.model.units.size()) {}
 
   void run() {
     for (int step = 0; step < subject_.size(); ++step) {
@@ -50,13 +49,6 @@ class UpdateCheck {
     }
   }
 
-  template <class... Args>
-  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
-    refuse(findings_, step, format, std::forward<Args>(args)...);
-  }
-
-  const Subject& subject_;
-  Findings& findings_;
   std::vector<Updates> units_;
   bool has_norm_ = false;  // before the present action
 };

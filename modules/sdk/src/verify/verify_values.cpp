@@ -5,10 +5,10 @@ namespace zt::verifier {
 namespace {
 
 // Floating-point sums depend on the order of their terms, so weight gradients are added in the order of micro-batches.
-class SumOrderCheck {
+class SumOrderCheck : RankCheck {
  public:
   SumOrderCheck(const Subject& subject, Findings& findings)
-      : subject_(subject), findings_(findings), latest_(subject.model.positions.size(), -1) {}
+      : RankCheck(subject, findings), latest_(subject.model.positions.size(), -1) {}
 
   // The action adds to the gradients of its position's weights.
   void add(int step) {
@@ -17,27 +17,27 @@ class SumOrderCheck {
     if (std::ranges::none_of(units, [&](int unit) { return subject_.is_trained(unit); })) return;
     int& latest = latest_[action.target];
     if (latest >= 0 && subject_.action(latest).micro_batch > action.micro_batch) {
-      refuse(findings_, step,
-             "it comes after {}: gradients are summed over micro-batches in ascending order, or their bits would depend on the "
-             "schedule; put it before",
-             subject_.at(latest));
+      say(step,
+          "it comes after {}: gradients are summed over micro-batches in ascending order, or their bits would depend on the "
+          "schedule; put it before",
+          subject_.at(latest));
     }
     latest = step;
   }
 
  private:
-  const Subject& subject_;
-  Findings& findings_;
   std::vector<int> latest_;  // by position: the latest action that has added; -1: none
 };
 
 // Tracks every (position, micro-batch) through F, R and B.
-class ValueCheck {
+class ValueCheck : RankCheck {
  public:
-  ValueCheck(const Subject& subject, Findings& findings) : subject_(subject), findings_(findings), sum_order_(subject, findings) {
-    places_.resize(subject.model.positions.size() * subject.program.micro_batches);
-    readers_.resize(subject.model.positions.size());
-    runs_ = positions_run(subject.program, subject.model);
+  ValueCheck(const Subject& subject, Findings& findings)
+      : RankCheck(subject, findings),
+        places_(subject.model.positions.size() * subject.program.micro_batches),
+        readers_(subject.model.positions.size()),
+        runs_(positions_run(subject.program, subject.model)),
+        sum_order_(subject, findings) {
     find_first_actions();
     find_readers();
   }
@@ -67,11 +67,6 @@ class ValueCheck {
     int open_gradient = -1;        // an action that has put or added to a gradient here which no action has taken
     bool keeps_inputs = false;
   };
-
-  template <class... Args>
-  void say(int step, fmt::format_string<Args...> format, Args&&... args) {
-    refuse(findings_, step, format, std::forward<Args>(args)...);
-  }
 
   Place& place(int position, int micro_batch) {
     return places_[static_cast<size_t>(position) * subject_.program.micro_batches + micro_batch];
@@ -261,8 +256,6 @@ class ValueCheck {
 
   int micro_batches() const { return subject_.program.micro_batches; }
 
-  const Subject& subject_;
-  Findings& findings_;
   std::vector<Place> places_;              // [position * micro_batches + micro_batch]
   std::vector<std::vector<int>> readers_;  // by position
   std::vector<bool> runs_;                 // by position: whether this rank runs it

@@ -1,6 +1,7 @@
 // Which vector instructions the hot loops use. A loop gives the same bits with each of them: the choice only decides speed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,7 +19,12 @@ namespace zt {
 
 enum class Isa : uint8_t { plain, avx2, avx512 };
 
-const char* isa_name(Isa isa);
+constexpr auto words_of(Isa) {
+  return std::array{"plain", "avx2", "avx512"};
+}
+constexpr const char* isa_name(Isa isa) {
+  return words_of(isa)[static_cast<size_t>(isa)];
+}
 
 // kLanes numbers that are computed together. The compiler puts them into one register, or divides them among several.
 template <class T, int kLanes>

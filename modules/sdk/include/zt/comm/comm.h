@@ -12,6 +12,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -25,6 +26,9 @@
 namespace zt {
 
 enum class ReduceOp : uint8_t { sum, max, min, product };
+constexpr auto words_of(ReduceOp) {
+  return std::array{"sum", "max", "min", "product"};
+}
 enum class Async : uint8_t { no, yes };
 
 // Returns the operation of that name: "sum", "max", "min" or "product". Throws Misuse, with the nearest name, for another.

@@ -93,6 +93,9 @@ class ActionHandler {
   virtual Work start(const Action& action, StepState& state) = 0;
 };
 
+// Returns a handler whose `start` is this function.
+std::shared_ptr<ActionHandler> handler_of(std::function<Work(const Action&, StepState&)> start);
+
 class ConflictTable;
 
 // Runs one program repeatedly. A work that has resources may still be in flight after a run: call `drain` before anything else

@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <span>
 #include <vector>
 
 #include "zt/model/model.h"
@@ -29,8 +30,12 @@ class ValueStore {
   // Returns the gradient and drops it; undefined if nothing was added.
   at::Tensor take_gradient(const Edge& output, int micro_batch);
   // Drop the values or the gradients of all outputs of a position, or both.
-  void drop_values(int position, int micro_batch);
-  void drop_gradients(int position, int micro_batch);
+  void drop_values(int position, int micro_batch) {
+    for (Entry& entry : outputs_of(position, micro_batch)) entry.value.reset();
+  }
+  void drop_gradients(int position, int micro_batch) {
+    for (Entry& entry : outputs_of(position, micro_batch)) entry.gradient.reset();
+  }
   void drop(int position, int micro_batch) {
     drop_values(position, micro_batch);
     drop_gradients(position, micro_batch);
@@ -40,7 +45,9 @@ class ValueStore {
   struct Entry {
     at::Tensor value, gradient;
   };
-  int outputs_of(int position) const;
+  std::span<Entry> outputs_of(int position, int micro_batch) {
+    return {entries_.data() + place({position, 0}, micro_batch), static_cast<size_t>(first_[position + 1] - first_[position])};
+  }
   size_t place(const Edge& output, int micro_batch) const;
   Entry& at(const Edge& output, int micro_batch) { return entries_[place(output, micro_batch)]; }
   const Entry& at(const Edge& output, int micro_batch) const { return entries_[place(output, micro_batch)]; }

@@ -14,6 +14,7 @@
 
 #include "zt/base/object.h"
 #include "zt/base/option_texts.h"
+#include "zt/base/words.h"
 #include "zt/comm/comm.h"
 #include "zt/model/param.h"
 #include "zt/random/rng.h"
@@ -22,13 +23,23 @@ namespace zt {
 
 enum class Mode : uint8_t { train, eval, generate };
 inline constexpr std::array kModes{Mode::train, Mode::eval, Mode::generate};
-// Returns the names of kModes, in the same order: "train", "eval", "generate".
-const std::vector<std::string>& mode_names();
-const std::string& mode_name(Mode mode);
-Mode parse_mode(const std::string& name);    // throws Misuse, with the nearest name, for an unknown name
+constexpr auto words_of(Mode) {
+  return std::array{"train", "eval", "generate"};
+}
+inline std::string mode_name(Mode mode) {
+  return word_of(mode);
+}
+inline Mode parse_mode(const std::string& name) {
+  return parse_word<Mode>(name, "unknown mode");
+}
 enum class Per : uint8_t { token, sample };  // a loss term is a sum over tokens or samples, and is divided by their number
-const std::string& name_of(Per per);         // "token" or "sample"
-Per parse_per(const std::string& name);      // throws Misuse for another name
+constexpr auto words_of(Per) {
+  return std::array{"token", "sample"};
+}
+inline std::string name_of(Per per) {
+  return word_of(per);
+}
+Per parse_per(const std::string& name);  // throws Misuse for another name
 
 struct Output {
   std::string name = "h";

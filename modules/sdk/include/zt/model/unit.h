@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -34,6 +35,10 @@ enum class Residence : uint8_t {
   sharded,      // each rank holds the part that it owns
   node_shared,  // the ranks hold one copy together, in memory that all of them read; only for parameters
 };
+
+constexpr auto words_of(Residence) {
+  return std::array{"whole", "sharded", "node_shared"};
+}
 
 // How a unit is spread over the ranks. Passes such as zero.shard decide it, and the trainer allocates accordingly. A slot is a
 // place in a buffer that units share and take in turns.

@@ -1,6 +1,7 @@
 // Messages by level, on standard error. The Lua function zt.log uses the same level.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -9,6 +10,9 @@
 namespace zt {
 
 enum class LogLevel : uint8_t { debug, info, warn, error, off };
+constexpr auto words_of(LogLevel) {
+  return std::array{"debug", "info", "warn", "error", "off"};
+}
 
 LogLevel parse_log_level(const std::string& name);  // throws Misuse, with the nearest name
 const char* name_of(LogLevel level);

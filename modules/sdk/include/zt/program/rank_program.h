@@ -86,8 +86,15 @@ RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches);
 
 // Passes run in the order of their phases.
 enum class Phase : uint8_t { structure, compute, residency, reduction, overlap };
-Phase parse_phase(const std::string& name);
-std::string phase_name(Phase phase);
+constexpr auto words_of(Phase) {
+  return std::array{"structure", "compute", "residency", "reduction", "overlap"};
+}
+inline Phase parse_phase(const std::string& name) {
+  return parse_word<Phase>(name, "unknown phase");
+}
+inline std::string phase_name(Phase phase) {
+  return word_of(phase);
+}
 
 class ActionHandler;
 

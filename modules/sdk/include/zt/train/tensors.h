@@ -10,9 +10,8 @@
 
 namespace zt {
 
-class ByHand;
-class ProgramRuns;
 class Store;
+struct TrainerRuns;
 
 // A tensor of a model's state: a parameter, or one that a layer changes itself (LayerBuffer), such as "blocks.1.router.bias".
 struct ModelTensor {
@@ -27,8 +26,8 @@ struct ModelTensor {
 // the first two throw Misuse on a dry trainer, and where the last step has failed. Threads: the rank's thread only.
 class TrainerTensors {
  public:
-  // `runs` and `by_hand` are null for a dry trainer.
-  TrainerTensors(Store& store, ProgramRuns* runs, ByHand* by_hand) : store_(store), runs_(runs), by_hand_(by_hand) {}
+  // `running` is null for a dry trainer.
+  TrainerTensors(Store& store, TrainerRuns* running) : store_(store), running_(running) {}
 
   // The parameters in the model's order, then the tensors that layers change themselves. This is the one list of the names that
   // the following functions take and that files of the model hold.
@@ -52,15 +51,13 @@ class TrainerTensors {
                            std::optional<int> from = {});
 
  private:
-  ProgramRuns& runs() const;
   void drain();
   template <class Of, class Read>
-  auto read(const char* what, int tensor, Of of, Read&& read);
+  auto read(const char* what, const std::string& name, Of of, const Read& read);
   void prepare_change(const char* call);
 
   Store& store_;
-  ProgramRuns* runs_;
-  ByHand* by_hand_;
+  TrainerRuns* running_;
 };
 
 }  // namespace zt

@@ -54,7 +54,6 @@ struct MemoryLine {
 
 class Plan;
 class Report;
-class Runner;
 class StepControl;
 
 // A thin face: each function checks whether it may be called now and hands over to one of the parts below.
@@ -140,9 +139,7 @@ class Trainer : public Stateful {
 
  private:
   Trainer(std::shared_ptr<Program> program, TrainerOptions options);
-  ProgramRuns& runs() const;
-  Runner& runner() const;
-  ByHand& by_hand() const;
+  TrainerRuns& running() const;
   void visit_tensors(Visitor& visitor);
 
   std::shared_ptr<Program> program_;
@@ -151,9 +148,7 @@ class Trainer : public Stateful {
   std::shared_ptr<const Plan> plan_;      // what each rank does, holds and sends
   std::unique_ptr<Store> store_;          // the buffers; a dry trainer's store has none
   std::unique_ptr<StepControl> control_;  // learning rate, loss scale, number of updates
-  std::unique_ptr<ProgramRuns> runs_;     // runs the programs; null for a dry trainer, as the next two
-  std::unique_ptr<Runner> runner_;        // whole steps, evaluation, inference
-  std::unique_ptr<ByHand> by_hand_;       // forward, backward and finish_step
+  std::unique_ptr<TrainerRuns> running_;  // runs the programs; null for a dry trainer
   std::unique_ptr<TrainerTensors> tensors_;
   std::unique_ptr<Report> report_;  // what a person wants to know
 };

@@ -1,5 +1,4 @@
-#include "norm_handler.h"
-
+// The handler of NORM.
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/zeros.h>
 
@@ -7,6 +6,7 @@
 #include <cmath>
 
 #include "execute/counts.h"
+#include "execute/step_handlers.h"
 #include "zt/base/error.h"
 #include "zt/execute/gradient_norm.h"
 
@@ -14,95 +14,77 @@ namespace zt {
 
 namespace {
 
+void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepParts& parts, StepState& state) {
+  if (parts.mode != Mode::generate) parts.stats.add_exchange_seconds();
+  const at::Tensor mine = parts.stats.losses_by_position(), stats = parts.stats.stats_by_position();
+  const int64_t n = mine.numel(), m = stats.numel();
+  const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
+  if (!comm || state.links->place().is_first_copy(axes)) {
+    sums.narrow(0, 0, n).copy_(mine);
+    sums.narrow(0, n, m).copy_(stats);
+  }
+  sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
+  for (const auto& part : summed_in_turn(axes, state.links->place().split_axes))
+    state.links->control(part).all_reduce(sums, sums).synchronize();
+  if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
+  if (state.failure || !state.known_failure.empty()) {
+    state.is_forward_finite = false;
+    return;
+  }
+  state.stats = parts.stats.add_stats(sums.narrow(0, n, m));
+  state.losses.clear();
+  state.loss = 0;
+  for (const LossSum& total : parts.stats.add_positions(sums.narrow(0, 0, n))) {
+    const double value = total.sum / parts.scale.loss_divisor(total.term.per, state.counts);
+    state.losses.push_back({total.term.name, value});
+    state.loss += value;
+  }
+  // A router's logits may be infinite and the loss finite all the same.
+  state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
+}
+
+// The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
+// Returns this rank's piece and their number.
+std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
+  const auto& params = state.model->units[unit.index].params;
+  const auto cut_axes = state.model->params[params.front()].cut_axes();
+  std::vector<std::string> copies;
+  bool spans_stages = false;
+  for (const std::string& axis : axes) {
+    const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
+    if (is_among(state.links->place().split_axes)) spans_stages = true;
+    else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
+  }
+  const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
+  const int holder = spans_stages ? unit.holder : 0;
+  return {state.links->place().coord.index(copies) * holders + holder, state.links->place().coord.size(copies) * holders};
+}
+
 // The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
-class NormHandler : public ActionHandler {
- public:
-  explicit NormHandler(StepParts& parts) : parts_(parts) {}
-
-  Work start(const Action& action, StepState& state) override {
-    const auto axes = action.axes();
-    Communicator* comm = axes.empty() ? nullptr : &state.links->control(axes);
-    reduce_losses(axes, comm, state);
-    state.is_finite = state.is_forward_finite && state.known_failure.empty();
-    if (parts_.mode == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
-    return {};
+void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
+  ExactSum sum;
+  at::Tensor words;  // the sum of the gradients on a device; copied to the host once
+  for (const Unit& unit : state.units) {
+    if (!unit.grad.defined()) continue;
+    const auto [piece, pieces] = norm_piece(unit, axes, state);
+    const FlatLayout layout(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
+    if (unit.grad_shard.is_cpu()) {
+      add_squares(unit.grad_shard, layout.begin(piece), layout.end(piece), sum);
+    } else {
+      const at::Tensor more = squares_on_device(unit.grad_shard, layout.begin(piece), layout.end(piece));
+      words = words.defined() ? words + more : more;
+    }
   }
-
- private:
-  void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
-    if (parts_.mode != Mode::generate) parts_.stats.add_exchange_seconds();
-    StepSums& own = parts_.stats.sums();
-    const at::Tensor mine = own.losses_by_position(*state.model), stats = own.stats_by_position(*state.model);
-    const int64_t n = mine.numel(), m = stats.numel();
-    const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
-    if (!comm || state.links->place().is_first_copy(axes)) {
-      sums.narrow(0, 0, n).copy_(mine);
-      sums.narrow(0, n, m).copy_(stats);
-    }
-    sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
-    for (const auto& part : summed_in_turn(axes, state.links->place().split_axes))
-      state.links->control(part).all_reduce(sums, sums).synchronize();
-    if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
-    if (state.failure || !state.known_failure.empty()) {
-      state.is_forward_finite = false;
-      return;
-    }
-    state.stats = own.add_stats(sums.narrow(0, n, m), *state.model);
-    state.losses.clear();
-    state.loss = 0;
-    for (const LossSum& total : StepSums::add_positions(sums.narrow(0, 0, n), *state.model)) {
-      const double value = total.sum / parts_.scale.loss_divisor(total.term.per, state.counts);
-      state.losses.push_back({total.term.name, value});
-      state.loss += value;
-    }
-    // A router's logits may be infinite and the loss finite all the same.
-    state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
+  if (words.defined()) sum.merge(ExactSum::from_state(words.cpu()));
+  if (comm) {
+    const at::Tensor limbs = sum.state();
+    comm->all_reduce(limbs, limbs).synchronize();
+    sum = ExactSum::from_state(limbs);
   }
-
-  // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
-  // Returns this rank's piece and their number.
-  static std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
-    const auto& params = state.model->units[unit.index].params;
-    const auto cut_axes = state.model->params[params.front()].cut_axes();
-    std::vector<std::string> copies;
-    bool spans_stages = false;
-    for (const std::string& axis : axes) {
-      const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
-      if (is_among(state.links->place().split_axes)) spans_stages = true;
-      else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
-    }
-    const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
-    const int holder = spans_stages ? unit.holder : 0;
-    return {state.links->place().coord.index(copies) * holders + holder, state.links->place().coord.size(copies) * holders};
-  }
-
-  static void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
-    ExactSum sum;
-    at::Tensor words;  // the sum of the gradients on a device; copied to the host once
-    for (const Unit& unit : state.units) {
-      if (!unit.grad.defined()) continue;
-      const auto [piece, pieces] = norm_piece(unit, axes, state);
-      const FlatLayout parts(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
-      if (unit.grad_shard.is_cpu()) {
-        add_squares(unit.grad_shard, parts.begin(piece), parts.end(piece), sum);
-      } else {
-        const at::Tensor more = squares_on_device(unit.grad_shard, parts.begin(piece), parts.end(piece));
-        words = words.defined() ? words + more : more;
-      }
-    }
-    if (words.defined()) sum.merge(ExactSum::from_state(words.cpu()));
-    if (comm) {
-      const at::Tensor limbs = sum.state();
-      comm->all_reduce(limbs, limbs).synchronize();
-      sum = ExactSum::from_state(limbs);
-    }
-    state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
-    state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
-  }
-
-  StepParts& parts_;
-};
+  state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
+  state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
+}
 
 }  // namespace
 
@@ -118,8 +100,13 @@ std::vector<std::vector<std::string>> summed_in_turn(const std::vector<std::stri
   return parts;
 }
 
-std::shared_ptr<ActionHandler> norm_handler(StepParts& parts) {
-  return std::make_shared<NormHandler>(parts);
+Work start_norm(const Action& action, StepParts& parts, StepState& state) {
+  const auto axes = action.axes();
+  Communicator* comm = axes.empty() ? nullptr : &state.links->control(axes);
+  reduce_losses(axes, comm, parts, state);
+  state.is_finite = state.is_forward_finite && state.known_failure.empty();
+  if (parts.mode == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
+  return {};
 }
 
 }  // namespace zt

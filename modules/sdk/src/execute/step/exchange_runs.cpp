@@ -13,13 +13,13 @@ std::vector<at::Tensor> ExchangeLayer::forward(at::TensorList in, Context& conte
   return std::move(started.outputs.tensors);
 }
 
-MadeOutputs ExchangeRuns::forward(int position, int micro_batch, Keep keep) {
-  Forward& mine = parts_.forwards.at(position, micro_batch);
+MadeOutputs exchange_forward(StepParts& parts, int position, int micro_batch, Keep keep) {
+  Forward& mine = parts.forwards.at(position, micro_batch);
   std::vector<at::Tensor> inputs;
   for (const at::Tensor& input : mine.inputs) inputs.push_back(input.detach());
   ExchangeLayer::Started started;
-  Work work = parts_.stats.timed(position, [&] {
-    started = parts_.layers.exchange(position)->start(inputs, *mine.context);
+  Work work = parts.stats.timed(position, [&] {
+    started = parts.layers.exchange(position)->start(inputs, *mine.context);
     return started.outputs.work;
   });
   mine.is_exchanged = true;
@@ -27,29 +27,20 @@ MadeOutputs ExchangeRuns::forward(int position, int micro_batch, Keep keep) {
   return {std::move(started.outputs.tensors), std::move(work)};
 }
 
-Work ExchangeRuns::join(const Action& action) {
-  Forward& mine = parts_.forwards.at(action.target, action.micro_batch);
-  const at::AutoGradMode no_grad(false);
-  if (action.kind == Kinds::get().forward) return join_forward(action, mine);
-  if (action.kind == Kinds::get().recompute) return mine.is_joined ? join_forward(action, mine) : Work();
-  const auto backward = std::exchange(mine.exchange_backward, nullptr);
-  if (!backward) return {};
-  const std::vector<at::Tensor> no_gradients(parts_.layers.info(action.target).outputs.size());
-  return backward(no_gradients).work;
-}
+namespace {
 
-Work ExchangeRuns::join_forward(const Action& action, Forward& mine) {
+Work join_forward(StepParts& parts, const Action& action, Forward& mine) {
   const int position = action.target;
-  const PositionInfo& info = parts_.layers.info(position);
+  const PositionInfo& info = parts.layers.info(position);
   if (action.kind == Kinds::get().forward) {
     mine.inputs.clear();
     for (const Edge& edge : info.inputs) {
-      const at::Tensor& value = parts_.state.values.get(edge, action.micro_batch);
-      mine.inputs.push_back(value.defined() ? value.detach() : at::empty({0}, parts_.layers.options()));
+      const at::Tensor& value = parts.state.values.get(edge, action.micro_batch);
+      mine.inputs.push_back(value.defined() ? value.detach() : at::empty({0}, parts.layers.options()));
     }
   }
-  Context& context = LayerContext::begin(parts_, position, action.micro_batch, action.kind == Kinds::get().recompute);
-  auto started = parts_.layers.exchange(position)->join(mine.inputs, context);
+  Context& context = LayerContext::begin(parts, position, action.micro_batch, action.kind == Kinds::get().recompute);
+  auto started = parts.layers.exchange(position)->join(mine.inputs, context);
   if (!started) {
     fault("layer '{}' ({}) exchanges rows without counts, in which a rank whose step has failed cannot take part", info.name,
           info.kind);
@@ -57,22 +48,35 @@ Work ExchangeRuns::join_forward(const Action& action, Forward& mine) {
   mine.is_exchanged = mine.is_joined = !started->outputs.tensors.empty();
   mine.exchange_backward = std::move(started->backward);
   for (int i = 0; i < static_cast<int>(started->outputs.tensors.size()); ++i)
-    parts_.state.values.put({position, i}, action.micro_batch, started->outputs.tensors[static_cast<size_t>(i)]);
+    parts.state.values.put({position, i}, action.micro_batch, started->outputs.tensors[static_cast<size_t>(i)]);
   return started->outputs.work;
 }
 
-Work ExchangeRuns::backward(int position, int micro_batch) {
-  const PositionInfo& info = parts_.layers.info(position);
-  Forward& mine = parts_.forwards.at(position, micro_batch);
+}  // namespace
+
+Work join_exchange(StepParts& parts, const Action& action) {
+  Forward& mine = parts.forwards.at(action.target, action.micro_batch);
+  const at::AutoGradMode no_grad(false);
+  if (action.kind == Kinds::get().forward) return join_forward(parts, action, mine);
+  if (action.kind == Kinds::get().recompute) return mine.is_joined ? join_forward(parts, action, mine) : Work();
+  const auto backward = std::exchange(mine.exchange_backward, nullptr);
+  if (!backward) return {};
+  const std::vector<at::Tensor> no_gradients(parts.layers.info(action.target).outputs.size());
+  return backward(no_gradients).work;
+}
+
+Work exchange_backward(StepParts& parts, int position, int micro_batch) {
+  const PositionInfo& info = parts.layers.info(position);
+  Forward& mine = parts.forwards.at(position, micro_batch);
   std::vector<at::Tensor> gradients;
   for (int i = 0; i < static_cast<int>(info.outputs.size()); ++i)
-    gradients.push_back(parts_.state.values.take_gradient({position, i}, micro_batch));
-  parts_.state.values.drop(position, micro_batch);
+    gradients.push_back(parts.state.values.take_gradient({position, i}, micro_batch));
+  parts.state.values.drop(position, micro_batch);
   const auto backward = std::exchange(mine.exchange_backward, nullptr);
   if (!backward) misuse("the backward of layer '{}' needs its forward first", info.name);
   const at::AutoGradMode no_grad(false);
   std::vector<at::Tensor> results;
-  const Work work = parts_.stats.timed(position, [&] {
+  const Work work = parts.stats.timed(position, [&] {
     ExchangeLayer::Exchanged gone = backward(gradients);
     results = std::move(gone.tensors);
     return gone.work;
@@ -85,8 +89,8 @@ Work ExchangeRuns::backward(int position, int micro_batch) {
   }
   // Without a gradient, no later action waits for the work.
   if (wanted.empty()) work.wait();
-  return then(work, [this, wanted = std::move(wanted), micro_batch] {
-    for (const auto& [edge, gradient] : wanted) parts_.state.values.add_gradient(edge, micro_batch, gradient);
+  return then(work, [&parts, wanted = std::move(wanted), micro_batch] {
+    for (const auto& [edge, gradient] : wanted) parts.state.values.add_gradient(edge, micro_batch, gradient);
   });
 }
 

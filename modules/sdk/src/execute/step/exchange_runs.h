@@ -14,21 +14,10 @@ struct MadeOutputs {
   Work work = {};
 };
 
-// Threads: the rank's thread only.
-class ExchangeRuns {
- public:
-  explicit ExchangeRuns(StepParts& parts) : parts_(parts) {}
-
-  // Begins the forward of the position, whose context and inputs the Forward has.
-  MadeOutputs forward(int position, int micro_batch, Keep keep);
-  Work backward(int position, int micro_batch);
-  // Takes part, with any numbers, in the communication of a forward, of the recompute of a joined forward, or of a backward.
-  Work join(const Action& action);
-
- private:
-  Work join_forward(const Action& action, Forward& forward);
-
-  StepParts& parts_;
-};
+// Begins the forward of the position, whose context and inputs the Forward has.
+MadeOutputs exchange_forward(StepParts& parts, int position, int micro_batch, Keep keep);
+Work exchange_backward(StepParts& parts, int position, int micro_batch);
+// Takes part, with any numbers, in the communication of a forward, of the recompute of a joined forward, or of a backward.
+Work join_exchange(StepParts& parts, const Action& action);
 
 }  // namespace zt

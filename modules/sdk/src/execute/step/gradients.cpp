@@ -26,14 +26,14 @@ Gradients::GatheredRows Gradients::rows_of(const std::vector<std::vector<int>>& 
   return gathered;
 }
 
-Gradients::Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs)
+Gradients::Gradients(const LayerTable& layers, const ModelInfo& model, std::vector<Unit>& units)
     : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
   for (size_t i = 0; i < model.params.size(); ++i) {
     const ParamInfo& param = model.params[i];
     const at::Tensor& flat = units[param.unit].grad;
     if (!param.trainable || !flat.defined()) continue;
     for (const int position : param.positions) {
-      if (!runs[position]) continue;
+      if (!layers.runs(position)) continue;
       const bool is_first = uses_[i].empty();
       at::Tensor view =
           is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());

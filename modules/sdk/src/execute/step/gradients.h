@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "execute/step/layer_table.h"
 #include "zt/comm/comm.h"
 #include "zt/model/layer.h"
 #include "zt/model/model.h"
@@ -24,8 +25,8 @@ namespace zt {
 // (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and after parameters.
 class Gradients {
  public:
-  // `runs`: by position, whether this rank runs it. Only their uses have sums here.
-  Gradients(const ModelInfo& model, std::vector<Unit>& units, const std::vector<bool>& runs);
+  // Only the uses at positions that this rank runs have sums here.
+  Gradients(const LayerTable& layers, const ModelInfo& model, std::vector<Unit>& units);
 
   // Discards all sums: the next gradient of each use overwrites its buffer.
   void begin_step();

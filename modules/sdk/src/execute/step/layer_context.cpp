@@ -59,12 +59,12 @@ void LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
   if (recompute) return;
   const at::Tensor value = sum.detach().to(at::kDouble);
   const double factor = mode == Mode::train ? parts_.scale.loss_factor(per) : 1;
-  parts_.stats.add_loss(position, micro_batch, term, factor == 1 ? value : value * factor);
+  parts_.stats.add_loss(position, micro_batch, name, factor == 1 ? value : value * factor);
 }
 
 void LayerContext::stat(const std::string& name, const at::Tensor& values) {
   if (recompute || mode == Mode::generate || values.is_meta()) return;
-  parts_.stats.add(position, micro_batch, name, values);
+  parts_.stats.add_named_stat(position, micro_batch, name, values);
 }
 
 void LayerContext::sent(const std::string& axis, int64_t bytes, Pattern pattern) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "execute/step/layer_errors.h"
 #include "layer_context.h"
 #include "random/random_watch.h"
 #include "zt/base/error.h"
@@ -32,15 +31,6 @@ std::string inputs_text(const std::vector<at::Tensor>& inputs) {
 
 }  // namespace
 
-LayerRuns::LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
-    : state_(state), runs_(std::move(runs)), parts_(model, state, runs_), exchanges_(parts_), backwards_(parts_, exchanges_) {}
-
-template <class Body>
-auto LayerRuns::with_name(int position, int micro_batch, Body&& body) const {
-  const PositionInfo& info = parts_.layers.info(position);
-  return with_layer_name(info.name, info.kind, parts_.batches.count() > 1 ? micro_batch : -1, std::forward<Body>(body));
-}
-
 // Counts the forwards that read each position, once per mode. Outputs that other actions read are dropped by those actions.
 void LayerRuns::count_readers(const RankProgram& program) {
   const auto [known, is_new] = readers_.try_emplace(program.mode);
@@ -49,7 +39,7 @@ void LayerRuns::count_readers(const RankProgram& program) {
   const ModelInfo& info = *state_.model;
   readers.assign(info.positions.size(), 0);
   for (size_t p = 0; p < info.positions.size(); ++p) {
-    for (const Edge& edge : info.positions[p].inputs) readers[edge.position] += runs_[p] ? 1 : 0;
+    for (const Edge& edge : info.positions[p].inputs) readers[edge.position] += parts_.layers.runs(static_cast<int>(p)) ? 1 : 0;
   }
   for (const Action& action : program.actions) {
     if (role_of(action) == Role::compute) continue;
@@ -110,9 +100,9 @@ MadeOutputs LayerRuns::run(int position, int micro_batch, bool is_recompute, Kee
   LayerContext::begin(parts_, position, micro_batch, is_recompute);
   const at::AutoGradMode grad_mode(keeps_graph);
   MadeOutputs made;
-  with_name(position, micro_batch, [&] {
+  parts_.batches.with_layer_name(position, micro_batch, [&] {
     try {
-      if (is_exchange) made = exchanges_.forward(position, micro_batch, keep);
+      if (is_exchange) made = exchange_forward(parts_, position, micro_batch, keep);
       else made.tensors = run_layer(position, mine);
     } catch (const std::exception& error) {
       if (!is_out_of_memory(error)) throw;
@@ -151,7 +141,7 @@ void LayerRuns::take_inputs(int position, int micro_batch, Keep keep) {
   for (const Edge& edge : parts_.layers.info(position).inputs) {
     const at::Tensor& source = state_.values.get(edge, micro_batch);
     const PositionInfo& before = parts_.layers.info(edge.position);
-    if (!source.defined()) with_name(position, micro_batch, [&] { refuse_missing(before, edge); });
+    if (!source.defined()) parts_.batches.with_layer_name(position, micro_batch, [&] { refuse_missing(before, edge); });
     const bool wants_grad = keep != Keep::none && before.outputs[edge.output].differentiable && source.is_floating_point();
     inputs.push_back(source.detach().requires_grad_(wants_grad));
   }
@@ -178,7 +168,7 @@ Work LayerRuns::join(const Action& action) {
   }
   const Forward& mine = parts_.forwards.at(action.target, action.micro_batch);
   const bool is_own_recompute = action.kind == Kinds::get().recompute && mine.is_exchanged && !mine.is_joined;
-  return is_own_recompute ? recompute(action.target, action.micro_batch) : exchanges_.join(action);
+  return is_own_recompute ? recompute(action.target, action.micro_batch) : join_exchange(parts_, action);
 }
 
 }  // namespace zt

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "execute/step/backward_runs.h"
+#include "execute/step/exchange_runs.h"
 
 namespace zt {
 
@@ -17,10 +17,10 @@ namespace zt {
 class LayerRuns {
  public:
   // As StepParts, which it makes.
-  LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs);
+  LayerRuns(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
+      : state_(state), parts_(std::move(model), state, std::move(runs)) {}
 
   StepParts& parts() { return parts_; }
-  BackwardRuns& backwards() { return backwards_; }
   // Begins a run of `program`, one per mode, over this rank's part of the global batch. `first_sample`: the place of its first
   // sample in the global batch. In a step by hand there are no micro-batches yet: MicroBatches::set gives them.
   void begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample);
@@ -37,8 +37,6 @@ class LayerRuns {
   std::map<std::string, at::Tensor> outputs(int micro_batch) const;
 
  private:
-  template <class Body>
-  auto with_name(int position, int micro_batch, Body&& body) const;
   std::vector<at::Tensor> run_layer(int position, const Forward& forward) const;
   MadeOutputs run(int position, int micro_batch, bool is_recompute, Keep keep);
   void take_inputs(int position, int micro_batch, Keep keep);
@@ -46,11 +44,13 @@ class LayerRuns {
   void release_read_values(int position, int micro_batch);
 
   StepState& state_;
-  std::vector<bool> runs_;
   StepParts parts_;
-  ExchangeRuns exchanges_;
-  BackwardRuns backwards_;
   std::map<Mode, std::vector<int>> readers_;  // by position: forwards after which its outputs are dropped
 };
+
+// Run the backward of a position, or the two parts of it: the gradients of the inputs, and later those of the weights.
+Work backward(StepParts& parts, int position, int micro_batch);
+Work backward_inputs(StepParts& parts, int position, int micro_batch);
+Work backward_weights(StepParts& parts, int position, int micro_batch);
 
 }  // namespace zt

@@ -7,8 +7,8 @@
 
 namespace zt {
 
-LayerTable::LayerTable(std::shared_ptr<const Model> model, const StepState& state)
-    : model_(std::move(model)), info_(*state.model) {
+LayerTable::LayerTable(std::shared_ptr<const Model> model, const StepState& state, std::vector<bool> runs)
+    : model_(std::move(model)), info_(*state.model), runs_(std::move(runs)) {
   if (state.links) options_ = options_.device(state.links->device());
   for (const Unit& unit : state.units) {
     if (!unit.plan.held) continue;

@@ -15,11 +15,12 @@ namespace zt {
 // By position of the model. Threads: any.
 class LayerTable {
  public:
-  // `model`: the layers of `state.model`. The units of `state` must have their buffers.
-  LayerTable(std::shared_ptr<const Model> model, const StepState& state);
+  // `model`: the layers of `state.model`. The units of `state` must have their buffers. `runs`: see positions_run.
+  LayerTable(std::shared_ptr<const Model> model, const StepState& state, std::vector<bool> runs);
 
   int count() const { return static_cast<int>(info_.positions.size()); }
   const PositionInfo& info(int position) const { return info_.positions[position]; }
+  bool runs(int position) const { return runs_[position]; }  // whether this rank runs it
   const Model& model() const { return *model_; }
   Layer& layer(int position) const { return *model_->positions()[position].layer; }
   ExchangeLayer* exchange(int position) const { return exchanges_[position]; }  // null for other layers
@@ -41,6 +42,7 @@ class LayerTable {
 
   std::shared_ptr<const Model> model_;
   const ModelInfo& info_;
+  std::vector<bool> runs_;
   at::TensorOptions options_ = at::TensorOptions().dtype(at::kFloat).device(at::kCPU);
   std::vector<std::vector<LayerParam>> params_;
   std::vector<std::vector<int>> trained_params_;

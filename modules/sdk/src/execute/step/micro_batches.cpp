@@ -1,10 +1,5 @@
 #include "micro_batches.h"
 
-#include <algorithm>
-
-#include "execute/step/layer_errors.h"
-#include "zt/base/error.h"
-
 namespace zt {
 
 void MicroBatches::begin(std::vector<Batch> micro_batches, int count, int64_t first_sample) {
@@ -29,10 +24,11 @@ std::vector<Batch> MicroBatches::all() const {
 }
 
 bool MicroBatches::need_equal_shapes() const {
-  return std::ranges::any_of(model_->positions(), [](const NamedLayer& use) {
-    const auto* exchange = dynamic_cast<const ExchangeLayer*>(use.layer.get());
-    return exchange && exchange->needs_equal_batches();
-  });
+  for (int position = 0; position < layers_.count(); ++position) {
+    const ExchangeLayer* exchange = layers_.exchange(position);
+    if (exchange && exchange->needs_equal_batches()) return true;
+  }
+  return false;
 }
 
 Counts MicroBatches::counts() const {
@@ -52,21 +48,19 @@ Counts MicroBatches::counts(int index) const {
     return found == batch.end() ? at::Tensor() : found->second;
   };
   Counts total{.tokens = 0, .samples = samples_of(batch)};
-  const NamedLayer* counter = nullptr;
-  for (size_t p = 0; p < model_->positions().size(); ++p) {
-    if (!runs_[p]) continue;
-    const NamedLayer& use = model_->positions()[p];
-    const int micro_batch = count_ > 1 ? index : -1;
-    const Counts counts = with_layer_name(use.name, use.layer->kind(), micro_batch, [&] { return use.layer->count(field); });
+  const std::string* counter = nullptr;
+  for (int position = 0; position < layers_.count(); ++position) {
+    if (!layers_.runs(position)) continue;
+    const Counts counts = with_layer_name(position, index, [&] { return layers_.layer(position).count(field); });
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
       misuse(
           "the loss layers '{}' and '{}' count {} and {} valid tokens: the terms of one objective are divided by one number; "
           "give them the same labels or make one a loss per sample",
-          counter->name, use.name, total.tokens, counts.tokens);
+          *counter, layers_.info(position).name, total.tokens, counts.tokens);
     }
     total.tokens = counts.tokens;
-    counter = &use;
+    counter = &layers_.info(position).name;
   }
   return total;
 }

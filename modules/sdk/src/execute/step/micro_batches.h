@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "execute/step/layer_table.h"
+#include "zt/base/error.h"
 #include "zt/execute/step_batch.h"
-#include "zt/model/model.h"
 
 namespace zt {
 
@@ -14,8 +16,7 @@ namespace zt {
 // Threads: the rank's thread only.
 class MicroBatches {
  public:
-  // `runs`: by position, whether this rank runs it.
-  MicroBatches(std::shared_ptr<const Model> model, std::vector<bool> runs) : model_(std::move(model)), runs_(std::move(runs)) {}
+  explicit MicroBatches(const LayerTable& layers) : layers_(layers) {}
 
   // `count`: of the run's micro-batches, all of which are given, or none by hand. `first_sample`: the place of the first sample
   // in the global batch.
@@ -38,6 +39,17 @@ class MicroBatches {
   // Whether a layer of the model, on any rank, needs micro-batches of the same shapes on all ranks.
   bool need_equal_shapes() const;
 
+  // Calls `body` and returns its result. Puts the layer's name, and the micro-batch if there are several, in front of its errors.
+  template <class Body>
+  auto with_layer_name(int position, int micro_batch, Body&& body) const {
+    const auto where = [&] {
+      const PositionInfo& info = layers_.info(position);
+      return fmt::format("layer '{}' ({}){}", info.name, info.kind,
+                         count_ > 1 ? fmt::format(" in micro-batch {}", micro_batch) : "");
+    };
+    return with_context(where, std::forward<Body>(body));
+  }
+
  private:
   struct Part {
     Batch fields;
@@ -49,8 +61,7 @@ class MicroBatches {
     return static_cast<size_t>(index) < parts_.size() ? parts_[static_cast<size_t>(index)] : none;
   }
 
-  std::shared_ptr<const Model> model_;
-  std::vector<bool> runs_;
+  const LayerTable& layers_;
   std::vector<Part> parts_;
   int count_ = 1;
 };

@@ -1,10 +1,14 @@
 // What the actions of a step share besides StepState.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/edge.h>
+
+#include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
-#include "execute/step/forwards.h"
 #include "execute/step/gradients.h"
 #include "execute/step/layer_table.h"
 #include "execute/step/micro_batches.h"
@@ -15,14 +19,48 @@
 
 namespace zt {
 
+// What a forward keeps for its backward. The outputs of the forward are in StepState::values, and may be freed before.
+struct Forward {
+  struct Root {
+    at::Tensor sum;
+    Per per;
+  };
+  std::vector<at::Tensor> inputs;               // detached: leaves of the layer's own graph
+  std::vector<torch::autograd::Edge> outputs;   // by output: where its gradient enters the graph; invalid if it needs none
+  std::vector<Root> roots;                      // of loss terms
+  std::shared_ptr<Context> context;             // the layer's backward uses it, too
+  bool defers = false;                          // the backward leaves weight gradients for later
+  std::vector<std::function<void()>> deferred;  // passed to Context::defer
+  std::vector<std::pair<int, at::Tensor>> param_gradients;  // by parameter: computed, but not added yet
+  ExchangeLayer::Backward exchange_backward;                // of an exchange layer; null if no graph is kept
+  bool is_exchanged = false;                                // it has communicated
+  bool is_joined = false;                                   // by join_exchange
+  std::vector<at::Tensor> kept;                             // by ContextExtras::keep, for the recompute
+  int readers_done = 0;                                     // forwards that have read the outputs (counted outside training only)
+};
+
+class Forwards {
+ public:
+  void begin(int positions, int micro_batches) {
+    micro_batches_ = micro_batches;
+    all_.clear();
+    all_.resize(static_cast<size_t>(positions) * micro_batches);
+  }
+  Forward& at(int position, int micro_batch) { return all_[static_cast<size_t>(position) * micro_batches_ + micro_batch]; }
+
+ private:
+  int micro_batches_ = 0;
+  std::vector<Forward> all_;
+};
+
 struct StepParts {
-  // `model`: the layers of `state.model`. `runs`: by position, whether this rank runs it; see positions_run.
-  StepParts(const std::shared_ptr<const Model>& model, StepState& state, const std::vector<bool>& runs)
+  // As LayerTable.
+  StepParts(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
       : state(state),
-        layers(model, state),
-        batches(model, runs),
-        stats(model, state, runs),
-        gradients(*state.model, state.units, runs) {}
+        layers(std::move(model), state, std::move(runs)),
+        batches(layers),
+        stats(layers, state),
+        gradients(layers, *state.model, state.units) {}
 
   StepState& state;
   Mode mode = Mode::train;

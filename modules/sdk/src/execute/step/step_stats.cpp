@@ -32,16 +32,14 @@ class TimedWait : public Work::State {
 
 }  // namespace
 
-StepStats::StepStats(std::shared_ptr<const Model> model, const StepState& state, const std::vector<bool>& runs)
-    : model_(std::move(model)), state_(state) {
-  for (int p = 0; p < static_cast<int>(runs.size()); ++p) {
-    const bool is_exchange = dynamic_cast<const ExchangeLayer*>(model_->positions()[p].layer.get()) != nullptr;
-    if (runs[p] && is_exchange && find(p, "seconds") >= 0) exchange_ns_[p] = 0;
+StepStats::StepStats(const LayerTable& layers, const StepState& state) : StepSums(*state.model), layers_(layers), state_(state) {
+  for (int p = 0; p < layers.count(); ++p) {
+    if (layers.runs(p) && layers.exchange(p) && find(p, "seconds") >= 0) exchange_ns_[p] = 0;
   }
 }
 
 void StepStats::begin() {
-  sums_.clear();
+  clear();
   updated_layers_.clear();
   sent_.clear();
   for (auto& [position, nanoseconds] : exchange_ns_) nanoseconds = 0;
@@ -62,25 +60,21 @@ void StepStats::check_loss(int position, const LossInfo& term) const {
       term.name, name_of(term.per), term.name, name_of(term.per));
 }
 
-void StepStats::add_loss(int position, int micro_batch, const LossInfo& term, const at::Tensor& value) {
-  sums_.add_loss(term.name, position, micro_batch, value);
-}
-
-void StepStats::add(int position, int micro_batch, const std::string& name, const at::Tensor& values) {
+void StepStats::add_named_stat(int position, int micro_batch, const std::string& name, const at::Tensor& values) {
   const std::string& layer = state_.model->positions[position].name;
   const int stat = find(position, name);
   if (stat < 0) misuse("the statistic '{}' is not declared in the io of layer '{}'", name, layer);
   const int64_t size = state_.model->stats[stat].size;
   if (values.numel() != size)
     misuse("the statistic '{}' of layer '{}' has {} numbers, got {}", name, layer, size, describe(values));
-  sums_.add_stat(stat, position, micro_batch, values.reshape({size}));
+  add_stat(stat, position, micro_batch, values.reshape({size}));
 }
 
 void StepStats::add_sent(int position, int micro_batch, const std::string& axis, int64_t bytes, Pattern pattern, bool has_stats) {
   SentBytes& sent = sent_[axis];
   (pattern == Pattern::collective ? sent.collective : sent.all_to_all) += bytes;
   const int stat = has_stats ? find(position, "bytes_sent") : -1;
-  if (stat >= 0) sums_.add_stat(stat, position, micro_batch, at::tensor({static_cast<double>(bytes)}, at::kDouble));
+  if (stat >= 0) add_stat(stat, position, micro_batch, at::tensor({static_cast<double>(bytes)}, at::kDouble));
 }
 
 Work StepStats::timed(int position, const std::function<Work()>& start) {
@@ -95,7 +89,7 @@ Work StepStats::timed(int position, const std::function<Work()>& start) {
 void StepStats::add_exchange_seconds() {
   for (auto& [position, nanoseconds] : exchange_ns_) {
     const double seconds = static_cast<double>(std::exchange(nanoseconds, 0)) * 1e-9;
-    sums_.add_stat(find(position, "seconds"), position, 0, at::tensor({seconds, 1.0}, at::kDouble));
+    add_stat(find(position, "seconds"), position, 0, at::tensor({seconds, 1.0}, at::kDouble));
   }
 }
 
@@ -121,16 +115,15 @@ void StepStats::update_layer(int position, const Stats& stats) {
     const at::Tensor& values = state_.buffers[i];
     buffers[buffer.local_name] = buffer.trainable ? values : values.clone();  // a frozen one keeps its values
   }
-  extras_of(*model_->positions()[position].layer).update(of_layer(position, stats), buffers);
+  extras_of(layers_.layer(position)).update(of_layer(position, stats), buffers);
 }
 
 Stats StepStats::report(const Stats& stats) const {
   Stats shown;
-  for (size_t p = 0; p < model_->positions().size(); ++p) {
-    const PositionInfo& info = state_.model->positions[p];
+  for (int p = 0; p < layers_.count(); ++p) {
+    const PositionInfo& info = layers_.info(p);
     if (info.stats.empty() || stats.empty()) continue;  // a program without NORM has no sums
-    for (auto& [name, values] : extras_of(*model_->positions()[p].layer).report(of_layer(static_cast<int>(p), stats)))
-      shown[info.name + "." + name] = values;
+    for (auto& [name, values] : extras_of(layers_.layer(p)).report(of_layer(p, stats))) shown[info.name + "." + name] = values;
   }
   return shown;
 }

@@ -11,27 +11,22 @@
 #include <string>
 #include <vector>
 
+#include "execute/step/layer_table.h"
 #include "execute/step/step_sums.h"
 #include "zt/execute/executor.h"
 
 namespace zt {
 
 // Threads: the rank's thread only.
-class StepStats {
+class StepStats : public StepSums {
  public:
-  // `model`: the layers of `state.model`. `runs`: by position, whether this rank runs it.
-  StepStats(std::shared_ptr<const Model> model, const StepState& state, const std::vector<bool>& runs);
+  StepStats(const LayerTable& layers, const StepState& state);
 
   void begin();
-  void discard(int micro_batch) { sums_.discard(micro_batch); }
-  StepSums& sums() { return sums_; }
-  // Returns this rank's sums so far of the loss terms.
-  std::vector<LossSum> losses() const { return sums_.losses(*state_.model); }
 
-  // Add what Context's functions of these names get. `add_loss` throws Misuse for a term that the layer's io does not declare,
-  // `add` for a statistic that it does not declare or that has another size. With `has_stats` false, bytes are for plans only.
-  void add_loss(int position, int micro_batch, const LossInfo& term, const at::Tensor& value);
-  void add(int position, int micro_batch, const std::string& name, const at::Tensor& values);
+  // Add what Context's functions of these names get. The first throws Misuse for a statistic that the layer's io does not declare
+  // or that has another size. With `has_stats` false, bytes are for plans only.
+  void add_named_stat(int position, int micro_batch, const std::string& name, const at::Tensor& values);
   void add_sent(int position, int micro_batch, const std::string& axis, int64_t bytes, Pattern pattern, bool has_stats);
   // Throws Misuse unless the layer's io declares the term.
   void check_loss(int position, const LossInfo& term) const;
@@ -52,9 +47,8 @@ class StepStats {
   int find(int position, const std::string& name) const;
   Stats of_layer(int position, const Stats& stats) const;
 
-  std::shared_ptr<const Model> model_;
+  const LayerTable& layers_;
   const StepState& state_;
-  StepSums sums_;
   std::map<int, int64_t> exchange_ns_;     // by position of exchanges with the statistic `seconds`
   std::map<std::string, SentBytes> sent_;  // by axis
   std::set<int> updated_layers_;           // in this step

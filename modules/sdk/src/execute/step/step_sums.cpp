@@ -9,6 +9,14 @@
 
 namespace zt {
 
+StepSums::StepSums(const ModelInfo& model) : model_(model) {
+  for (int stat = 0; stat < static_cast<int>(model.stats.size()); ++stat) {
+    for (int position = 0; position < static_cast<int>(model.positions.size()); ++position) {
+      if (model.positions[position].layer == model.stats[stat].layer) places_.emplace_back(stat, position);
+    }
+  }
+}
+
 void StepSums::clear() {
   losses_.clear();
   stats_.clear();
@@ -30,7 +38,7 @@ at::Tensor StepSums::total(const Parts& parts) {
   return total;
 }
 
-void StepSums::add_loss(const std::string& term, int position, int micro_batch, const at::Tensor& value) {
+void StepSums::add_loss(int position, int micro_batch, const std::string& term, const at::Tensor& value) {
   add(losses_[{position, term}], micro_batch, value);
 }
 
@@ -38,10 +46,10 @@ void StepSums::add_stat(int stat, int position, int micro_batch, const at::Tenso
   add(stats_[{stat, position}], micro_batch, values.detach().to(at::kDouble));
 }
 
-at::Tensor StepSums::losses_by_position(const ModelInfo& model) const {
+at::Tensor StepSums::losses_by_position() const {
   std::vector<double> sums;
-  for (int position = 0; position < static_cast<int>(model.positions.size()); ++position) {
-    for (const LossInfo& term : model.positions[static_cast<size_t>(position)].losses) {
+  for (int position = 0; position < static_cast<int>(model_.positions.size()); ++position) {
+    for (const LossInfo& term : model_.positions[static_cast<size_t>(position)].losses) {
       const auto found = losses_.find({position, term.name});
       sums.push_back(found == losses_.end() ? 0 : total(found->second).item<double>());
     }
@@ -49,46 +57,32 @@ at::Tensor StepSums::losses_by_position(const ModelInfo& model) const {
   return at::tensor(sums, at::kDouble);
 }
 
-std::vector<LossSum> StepSums::add_positions(const at::Tensor& by_position, const ModelInfo& model) {
+std::vector<LossSum> StepSums::add_positions(const at::Tensor& by_position) const {
   std::vector<LossSum> sums;
-  for (const LossInfo& term : model.losses) sums.push_back({term, 0});
+  for (const LossInfo& term : model_.losses) sums.push_back({term, 0});
   const auto* next = by_position.const_data_ptr<double>();
-  for (const PositionInfo& position : model.positions) {
+  for (const PositionInfo& position : model_.positions) {
     for (const LossInfo& term : position.losses)
       std::ranges::find(sums, term.name, [](const LossSum& sum) { return sum.term.name; })->sum += *next++;
   }
   return sums;
 }
 
-std::vector<LossSum> StepSums::losses(const ModelInfo& model) const {
-  return add_positions(losses_by_position(model), model);
-}
-
-// Returns the statistics, each once per position of its layer, in the order of stats_by_position.
-const std::vector<std::pair<int, int>>& StepSums::places_of_stats(const ModelInfo& model) {
-  if (!places_.empty()) return places_;
-  for (int stat = 0; stat < static_cast<int>(model.stats.size()); ++stat) {
-    for (int position = 0; position < static_cast<int>(model.positions.size()); ++position) {
-      if (model.positions[position].layer == model.stats[stat].layer) places_.emplace_back(stat, position);
-    }
-  }
-  return places_;
-}
-
-at::Tensor StepSums::stats_by_position(const ModelInfo& model) {
+at::Tensor StepSums::stats_by_position() const {
   std::vector<at::Tensor> parts;
-  for (const auto& place : places_of_stats(model)) {
+  for (const auto& place : places_) {
     const auto found = stats_.find(place);
-    parts.push_back(found == stats_.end() ? at::zeros({model.stats[place.first].size}, at::kDouble) : total(found->second).cpu());
+    parts.push_back(found == stats_.end() ? at::zeros({model_.stats[place.first].size}, at::kDouble)
+                                          : total(found->second).cpu());
   }
   return parts.empty() ? at::zeros({0}, at::kDouble) : at::cat(parts);
 }
 
-std::map<std::string, at::Tensor> StepSums::add_stats(const at::Tensor& by_position, const ModelInfo& model) {
+std::map<std::string, at::Tensor> StepSums::add_stats(const at::Tensor& by_position) const {
   std::map<std::string, at::Tensor> sums;
   int64_t begin = 0;
-  for (const auto& [stat, position] : places_of_stats(model)) {
-    const ModelStat& info = model.stats[stat];
+  for (const auto& [stat, position] : places_) {
+    const ModelStat& info = model_.stats[stat];
     const at::Tensor part = by_position.narrow(0, begin, info.size);
     at::Tensor& sum = sums[info.name];
     sum = sum.defined() ? sum + part : part.clone();

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "zt/model/model.h"
@@ -21,34 +22,35 @@ struct LossSum {
 // Threads: the rank's thread only.
 class StepSums {
  public:
+  explicit StepSums(const ModelInfo& model);
   void clear();
   void discard(int micro_batch);
   // `value`: a float64 scalar.
-  void add_loss(const std::string& term, int position, int micro_batch, const at::Tensor& value);
+  void add_loss(int position, int micro_batch, const std::string& term, const at::Tensor& value);
   // `stat`: index in ModelInfo::stats. `values`: [size] of any dtype.
   void add_stat(int stat, int position, int micro_batch, const at::Tensor& values);
 
   // Returns this rank's sums so far of the model's loss terms, by name. Terms to which no layer added are 0.
-  std::vector<LossSum> losses(const ModelInfo& model) const;
+  std::vector<LossSum> losses() const { return add_positions(losses_by_position()); }
   // Returns the same before positions are added up: float64, one number per position and term that its layer declares.
-  at::Tensor losses_by_position(const ModelInfo& model) const;
+  at::Tensor losses_by_position() const;
   // Adds up such numbers.
-  static std::vector<LossSum> add_positions(const at::Tensor& by_position, const ModelInfo& model);
+  std::vector<LossSum> add_positions(const at::Tensor& by_position) const;
   // Returns this rank's sums so far of all statistics of the model, one after the other, each once per position of its layer:
   // float64 in host memory.
-  at::Tensor stats_by_position(const ModelInfo& model);
+  at::Tensor stats_by_position() const;
   // Adds up such numbers: the sums by name.
-  std::map<std::string, at::Tensor> add_stats(const at::Tensor& by_position, const ModelInfo& model);
+  std::map<std::string, at::Tensor> add_stats(const at::Tensor& by_position) const;
 
  private:
   using Parts = std::map<int, at::Tensor>;  // by micro-batch
   static void add(Parts& parts, int micro_batch, const at::Tensor& value);
   static at::Tensor total(const Parts& parts);
-  const std::vector<std::pair<int, int>>& places_of_stats(const ModelInfo& model);
 
+  const ModelInfo& model_;
   std::map<std::pair<int, std::string>, Parts> losses_;  // by position and term
   std::map<std::pair<int, int>, Parts> stats_;           // by statistic and position
-  std::vector<std::pair<int, int>> places_;              // statistics and their positions; made at the first use, of one model
+  std::vector<std::pair<int, int>> places_;              // statistics, each once per position of its layer
 };
 
 }  // namespace zt

@@ -2,8 +2,7 @@
 
 #include <set>
 
-#include "allocation.h"
-#include "execute/counts.h"
+#include "zt/base/error.h"
 
 namespace zt {
 
@@ -42,14 +41,35 @@ Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
 
 }  // namespace
 
-Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers)
-    : plan_(std::move(plan)), tensors_(plan_->model(), plan_->main().precision.params) {
-  state_.model = &plan_->model();
+Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers) : plan_(std::move(plan)) {
+  const ModelInfo& model = plan_->model();
+  const at::ScalarType computed = plan_->main().precision.params;
+  for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.logical_shape(), computed, true});
+  for (const BufferInfo& buffer : model.buffers)
+    tensors_.push_back({buffer.name, buffer.initial.sizes().vec(), buffer.initial.scalar_type(), false});
+  state_.model = &model;
   state_.links = std::move(links);
   state_.units = plan_->rank_units().units;
   if (buffers == Buffers::none) return;
   allocate_state(*plan_, state_);
   gather_parameters();
+}
+
+int Store::find(const std::string& name) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    if (tensors_[i].name == name) return static_cast<int>(i);
+    names.push_back(tensors_[i].name);
+  }
+  const std::string found = nearest(name, names);
+  misuse("the model has no parameter '{}'{}", name,
+         found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
+}
+
+int Store::find_parameter(const std::string& name, const char* what) const {
+  const int found = find(name);
+  if (is_buffer(found)) misuse("'{}' is a tensor that its layer changes itself, no parameter: it has no {}", name, what);
+  return found;
 }
 
 Piece Store::piece_of(int param, const at::Tensor& chunk) const {

@@ -8,14 +8,20 @@
 
 #include "model/unit_build.h"
 #include "plan/plan.h"
-#include "tensor_list.h"
 #include "zt/base/stateful.h"
+#include "zt/train/tensors.h"
 
 namespace zt {
 
+// Gives the units, the layers' buffers and the send buffer of `state` their memory, and the parameters of the shards their
+// initial values. `state` has the plan's units and links. Collective over the axes of the units. Throws OutOfMemory, with the
+// unit, if there is not enough memory, and Misuse for initial values that do not fit.
+void allocate_state(const Plan& plan, StepState& state);
+
 enum class Buffers : uint8_t { allocated, none };
 
-// WholeTensors reads and TensorChanges sets what it holds by name.
+// whole_tensors.h reads and sets what it holds by name. An index of a tensor counts the parameters, as ModelInfo::params, then
+// the buffers of layers.
 //
 // Invariants: (1) the units' buffers never move; (2) StepState::parameters are views into them.
 // Threads: the rank's thread only.
@@ -30,7 +36,13 @@ class Store {
   StepState& state() { return state_; }
   const StepState& state() const { return state_; }
   const Plan& plan() const { return *plan_; }
-  const TensorList& tensors() const { return tensors_; }
+  const std::vector<ModelTensor>& tensors() const { return tensors_; }
+  // Return the index of the tensor, or of the parameter. Throw Misuse with the nearest name; the second also for a buffer of a
+  // layer, which lacks `what`.
+  int find(const std::string& name) const;
+  int find_parameter(const std::string& name, const char* what) const;
+  bool is_buffer(int tensor) const { return buffer_index(tensor) >= 0; }
+  int buffer_index(int tensor) const { return tensor - static_cast<int>(state_.model->params.size()); }  // in ModelInfo::buffers
 
   const RankPlace& place() const { return state_.links->place(); }
   const ParamInfo& info(int param) const { return state_.model->params[param]; }
@@ -56,7 +68,7 @@ class Store {
   void await_readers() const;
 
   std::shared_ptr<const Plan> plan_;
-  TensorList tensors_;
+  std::vector<ModelTensor> tensors_;
   StepState state_;
 };
 

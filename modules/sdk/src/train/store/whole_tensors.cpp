@@ -4,11 +4,15 @@
 
 #include <algorithm>
 
-#include "plan/plan.h"
 #include "zt/base/error.h"
+#include "zt/base/hash.h"
+#include "zt/base/tensor.h"
 
-namespace zt {
+namespace zt::whole_tensors {
 
+namespace {
+
+// Returns the view of the box's elements.
 at::Tensor part_of(at::Tensor logical, const Box& box) {
   for (size_t dim = 0; dim < box.begin.size(); ++dim)
     logical = logical.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
@@ -17,15 +21,15 @@ at::Tensor part_of(at::Tensor logical, const Box& box) {
 
 // Returns the indices along the split axes of the ranks that hold the tensor, ascending. Ranks hold the buffers of the layers
 // that they run.
-std::vector<int> WholeTensors::holders_of(int tensor) const {
-  if (!store_.tensors().is_buffer(tensor)) return store_.unit_of(tensor).holders;
-  const ModelInfo& model = *store_.state().model;
-  const std::vector<int> group = store_.place().coord.shape.group(store_.place().coord.rank, store_.place().split_axes);
+std::vector<int> holders_of(const Store& store, int tensor) {
+  if (!store.is_buffer(tensor)) return store.unit_of(tensor).holders;
+  const ModelInfo& model = *store.state().model;
+  const std::vector<int> group = store.place().coord.shape.group(store.place().coord.rank, store.place().split_axes);
   std::vector<int> holders;
   for (size_t member = 0; member < group.size(); ++member) {
-    const std::vector<bool> runs = positions_run(*store_.plan().programs_of_ranks()[group[member]], model);
+    const std::vector<bool> runs = positions_run(*store.plan().programs_of_ranks()[group[member]], model);
     for (size_t p = 0; p < runs.size(); ++p) {
-      if (!runs[p] || model.positions[p].layer != model.buffers[store_.tensors().buffer_index(tensor)].layer) continue;
+      if (!runs[p] || model.positions[p].layer != model.buffers[store.buffer_index(tensor)].layer) continue;
       holders.push_back(static_cast<int>(member));
       break;
     }
@@ -33,26 +37,114 @@ std::vector<int> WholeTensors::holders_of(int tensor) const {
   return holders;
 }
 
-bool WholeTensors::is_held(int tensor) const {
-  if (!store_.tensors().is_buffer(tensor)) return store_.unit_of(tensor).plan.held;
-  return std::ranges::binary_search(holders_of(tensor), store_.place().coord.index(store_.place().split_axes));
+bool is_held(const Store& store, int tensor) {
+  if (!store.is_buffer(tensor)) return store.unit_of(tensor).plan.held;
+  return std::ranges::binary_search(holders_of(store, tensor), store.place().coord.index(store.place().split_axes));
 }
 
 // Returns whether ranks must communicate to read the tensor whole: on all ranks the same.
-bool WholeTensors::is_spread(int tensor, Of of) const {
-  const auto& split = store_.place().split_axes;
-  if (!split.empty() && static_cast<int>(holders_of(tensor).size()) != store_.place().coord.size(split)) return true;
-  if (store_.tensors().is_buffer(tensor)) return false;
-  const Unit& unit = store_.unit_of(tensor);
+bool is_spread(const Store& store, int tensor, Of of) {
+  const auto& split = store.place().split_axes;
+  if (!split.empty() && static_cast<int>(holders_of(store, tensor).size()) != store.place().coord.size(split)) return true;
+  if (store.is_buffer(tensor)) return false;
+  const Unit& unit = store.unit_of(tensor);
   const bool is_sharded = of == Of::shards ? unit.layout.ranks > 1 : unit.owns_shard();
-  return is_sharded || !store_.info(tensor).cut_axes().empty();
+  return is_sharded || !store.info(tensor).cut_axes().empty();
 }
 
-void WholeTensors::require_alike(const char* what, int tensor, Of of) const {
-  Communicator* control = control_of_all(store_.plan().program());
-  if (!control || !is_spread(tensor, of)) return;
+// Returns the logical tensor from the boxes that the ranks hold.
+at::Tensor join_boxes(const Store& store, int param, const at::Tensor& box) {
+  const ParamInfo& held = store.info(param);
+  const auto axes = held.cut_axes();
+  if (axes.empty()) return box;
+  Communicator& comm = store.state().links->comm(axes);
+  const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
+  comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
+  const auto ranks = store.place().coord.shape.group(store.place().coord.rank, axes);
+  at::Tensor all = at::empty(held.logical_shape(), box.options());
+  for (size_t i = 0; i < ranks.size(); ++i)
+    part_of(all, held.box({store.place().coord.shape, ranks[i]}))
+        .copy_(boxes.narrow(0, static_cast<int64_t>(i) * held.numel, held.numel).view(held.shape));
+  return all;
+}
+
+// Returns the logical tensor from the parts that the ranks hold in `chunk`.
+at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
+  const Unit& unit = store.unit_of(param);
+  at::Tensor all = chunk;
+  if (unit.layout.ranks > 1) {
+    all = at::empty({unit.layout.padded()}, chunk.options());
+    store.shard_axes_of(unit).all_gather(all, chunk).synchronize();
+  }
+  return join_boxes(store, param,
+                    all.narrow(0, store.info(param).offset, store.info(param).numel).view(store.info(param).shape).clone());
+}
+
+// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
+// its result has `dtype` on each of them.
+at::Tensor from_holders(const Store& store, int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) {
+  const auto& split = store.place().split_axes;
+  const std::vector<int> holders = holders_of(store, tensor);
+  const at::Tensor mine =
+      is_held(store, tensor) ? make() : at::empty(store.tensors()[tensor].shape, at::TensorOptions().dtype(dtype));
+  if (split.empty() || static_cast<int>(holders.size()) == store.place().coord.size(split)) return mine;
+  store.state().links->comm(split).broadcast(mine, holders.front()).synchronize();
+  return mine;
+}
+
+// Returns the values that all ranks set: those of rank `from`, or what all ranks give alike. All ranks throw what is wrong with
+// them. Collective.
+at::Tensor agree(const Store& store, int tensor, const at::Tensor& values, std::optional<int> from) {
+  const auto& [name, shape, dtype, is_parameter] = store.tensors()[tensor];
+  std::string complaint;
+  if (values.sizes() != at::IntArrayRef(shape))
+    complaint = fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(values));
+  const World place = store.plan().world_place();
+  if (from && (*from < 0 || *from >= place.size))
+    misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
+  Communicator* control = control_of_all(store.plan().program());
+  if (!control) {
+    if (!complaint.empty()) misuse("{}", complaint);
+    return values.detach();
+  }
+  const at::ScalarType exact = is_parameter ? store.plan().main().precision.master() : dtype;
+  at::Tensor agreed = complaint.empty() ? values.detach().to(exact).contiguous() : values;
+  const bool is_compared = !from && complaint.empty();
+  const at::Tensor host = is_compared ? agreed.cpu() : at::Tensor();
+  const uint64_t hash = is_compared ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
+  const std::string changed = fmt::format("'{}' of trainer {}", name, store.state().links->trainer());
+  const auto all = control->all_gather_values(Value::List{complaint, fmt::format("{:016x}", hash), changed});
+  const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (word(rank, 2) != word(0, 2))
+      misuse("rank 0 sets {} of the mesh, and rank {} {}, in the order in which trainers were made: all ranks set the same",
+             word(0, 2), rank, word(rank, 2));
+    if (from && rank != static_cast<size_t>(*from)) continue;
+    if (!word(rank, 0).empty()) misuse("{}", word(rank, 0));
+    if (!from && word(rank, 1) != word(0, 1))
+      misuse("the ranks 0 and {} give different values for '{}': give equal values, or say by `rank` whose values all take", rank,
+             name);
+  }
+  if (!from) return agreed;
+  if (place.rank != *from) agreed = at::empty(shape, at::TensorOptions().dtype(exact));
+  else if (agreed.is_same(values)) agreed = agreed.clone();
+  store.plan().program().mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
+  return agreed;
+}
+
+void set_owned(const Store& store, int param, const at::Tensor& chunk, const at::Tensor& values) {
+  const Piece owned = store.piece_of(param, chunk);
+  const at::Tensor box = part_of(values, owned.boxes[0]);
+  at::Tensor(owned.data).copy_(box.reshape({store.info(param).numel}).narrow(0, owned.first, owned.count));
+}
+
+}  // namespace
+
+void require_alike(const Store& store, const char* what, int tensor, Of of) {
+  Communicator* control = control_of_all(store.plan().program());
+  if (!control || !is_spread(store, tensor, of)) return;
   const std::string mine =
-      fmt::format("the {} of '{}' of trainer {}", what, store_.tensors()[tensor].name, store_.state().links->trainer());
+      fmt::format("the {} of '{}' of trainer {}", what, store.tensors()[tensor].name, store.state().links->trainer());
   const std::vector<Value> all = control->all_gather_values(mine);
   const auto word = [&](size_t rank) { return *all[rank].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -64,73 +156,61 @@ void WholeTensors::require_alike(const char* what, int tensor, Of of) const {
   }
 }
 
-// Returns the logical tensor from the boxes that the ranks hold.
-at::Tensor WholeTensors::join_boxes(int param, const at::Tensor& box) const {
-  const ParamInfo& held = store_.info(param);
-  const auto axes = held.cut_axes();
-  if (axes.empty()) return box;
-  Communicator& comm = store_.state().links->comm(axes);
-  const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
-  comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
-  const auto ranks = store_.place().coord.shape.group(store_.place().coord.rank, axes);
-  at::Tensor all = at::empty(held.logical_shape(), box.options());
-  for (size_t i = 0; i < ranks.size(); ++i)
-    part_of(all, held.box({store_.place().coord.shape, ranks[i]}))
-        .copy_(boxes.narrow(0, static_cast<int64_t>(i) * held.numel, held.numel).view(held.shape));
-  return all;
-}
-
-// Returns the logical tensor from the parts that the ranks hold in `chunk`.
-at::Tensor WholeTensors::whole(int param, const at::Tensor& chunk) const {
-  const Unit& unit = store_.unit_of(param);
-  at::Tensor all = chunk;
-  if (unit.layout.ranks > 1) {
-    all = at::empty({unit.layout.padded()}, chunk.options());
-    store_.shard_axes_of(unit).all_gather(all, chunk).synchronize();
-  }
-  return join_boxes(param,
-                    all.narrow(0, store_.info(param).offset, store_.info(param).numel).view(store_.info(param).shape).clone());
-}
-
-// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
-// its result has `dtype` on each of them.
-at::Tensor WholeTensors::from_holders(int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) const {
-  const auto& split = store_.place().split_axes;
-  const std::vector<int> holders = holders_of(tensor);
-  const at::Tensor mine = is_held(tensor) ? make() : at::empty(store_.tensors()[tensor].shape, at::TensorOptions().dtype(dtype));
-  if (split.empty() || static_cast<int>(holders.size()) == store_.place().coord.size(split)) return mine;
-  store_.state().links->comm(split).broadcast(mine, holders.front()).synchronize();
-  return mine;
-}
-
-at::Tensor WholeTensors::parameter(int tensor) const {
-  return from_holders(tensor, store_.tensors()[tensor].dtype, [&] {
-    if (store_.tensors().is_buffer(tensor)) return store_.state().buffers[store_.tensors().buffer_index(tensor)].clone();
-    const Unit& unit = store_.unit_of(tensor);
-    if (unit.owns_shard()) return whole(tensor, unit.shard);
-    return join_boxes(tensor, store_.state().parameters[tensor].detach().clone());
+at::Tensor parameter(const Store& store, int tensor) {
+  return from_holders(store, tensor, store.tensors()[tensor].dtype, [&] {
+    if (store.is_buffer(tensor)) return store.state().buffers[store.buffer_index(tensor)].clone();
+    const Unit& unit = store.unit_of(tensor);
+    if (unit.owns_shard()) return join(store, tensor, unit.shard);
+    return join_boxes(store, tensor, store.state().parameters[tensor].detach().clone());
   });
 }
 
 // A frozen unit has no master copy in the optimizer's precision: its parameters have the dtype in which layers see them.
-at::Tensor WholeTensors::master(int tensor) const {
-  if (store_.tensors().is_buffer(tensor)) return parameter(tensor);
-  const at::ScalarType exact = store_.plan().main().precision.master();
-  return from_holders(tensor, exact, [&] { return whole(tensor, store_.unit_of(tensor).master).to(exact); });
+at::Tensor master(const Store& store, int tensor) {
+  if (store.is_buffer(tensor)) return parameter(store, tensor);
+  const at::ScalarType exact = store.plan().main().precision.master();
+  return from_holders(store, tensor, exact, [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
 }
 
-at::Tensor WholeTensors::gradient_shards(int param) const {
-  return from_holders(param, store_.plan().main().precision.grads,
-                      [&] { return whole(param, store_.unit_of(param).grad_shard); });
+at::Tensor gradient_shards(const Store& store, int param) {
+  return from_holders(store, param, store.plan().main().precision.grads,
+                      [&] { return join(store, param, store.unit_of(param).grad_shard); });
 }
 
-std::map<std::string, at::Tensor> WholeTensors::optimizer_state(int param) const {
+std::map<std::string, at::Tensor> optimizer_state(const Store& store, int param) {
   std::map<std::string, at::Tensor> state;
-  if (store_.tensors().is_buffer(param) || !store_.state().model->units[store_.info(param).unit].trainable) return state;
-  const at::ScalarType exact = store_.plan().main().precision.master();
-  for (const std::string& key : store_.plan().state_names())
-    state[key] = from_holders(param, exact, [&] { return whole(param, store_.unit_of(param).state.at(key)); });
+  if (store.is_buffer(param) || !store.state().model->units[store.info(param).unit].trainable) return state;
+  const at::ScalarType exact = store.plan().main().precision.master();
+  for (const std::string& key : store.plan().state_names())
+    state[key] = from_holders(store, param, exact, [&] { return join(store, param, store.unit_of(param).state.at(key)); });
   return state;
 }
 
-}  // namespace zt
+void set_parameter(Store& store, int param, const at::Tensor& given, std::optional<int> from) {
+  const at::Tensor values = agree(store, param, given, from);
+  if (store.is_buffer(param)) {
+    if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
+    return;
+  }
+  const Unit& unit = store.unit_of(param);
+  if (!unit.plan.held) return;
+  if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
+  set_owned(store, param, unit.master, values);
+  set_owned(store, param, unit.shard, values);
+  if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
+  else if (!unit.owns_shard())
+    store.state().parameters[param].detach().copy_(part_of(values, store.info(param).box(store.place().coord)));
+}
+
+void set_optimizer_state(Store& store, int param, const std::string& state, const at::Tensor& values, std::optional<int> from) {
+  const std::vector<std::string> state_names = store.plan().state_names();
+  const bool has_state = store.state().model->units[store.info(param).unit].trainable;
+  if (!has_state || std::ranges::find(state_names, state) == state_names.end()) {
+    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, store.info(param).name,
+           suggest(state, has_state ? state_names : std::vector<std::string>{}));
+  }
+  const at::Tensor agreed = agree(store, param, values, from);
+  if (store.unit_of(param).plan.held) set_owned(store, param, store.unit_of(param).state.at(state), agreed);
+}
+
+}  // namespace zt::whole_tensors

@@ -1,43 +1,30 @@
-// Reads the tensors of a store, whole.
+// The tensors of a store, whole.
 #pragma once
 
-#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "store.h"
 
-namespace zt {
+// `tensor` is an index of Store::tensors, and `param` that of a parameter. No action may be in flight.
+namespace zt::whole_tensors {
 
-// Returns the view of the box's elements.
-at::Tensor part_of(at::Tensor logical, const Box& box);
+enum class Of : uint8_t { layers, shards };  // what layers see, or what the owners of shards have
+// Throws Misuse on all ranks unless all of them read this tensor of one trainer. Collective over the mesh if the reading is
+// collective; otherwise it does nothing. `what`: "gradient".
+void require_alike(const Store& store, const char* what, int tensor, Of of);
 
-// `tensor` is an index of the store's TensorList, and `param` that of a parameter. All return copies of the logical tensor and
-// are collective over the axes that shard the parameter's unit, cut the parameter, and split the model. No action may be in
-// flight.
-class WholeTensors {
- public:
-  explicit WholeTensors(const Store& store) : store_(store) {}
+// Return copies of the logical tensor. Collective over the axes that shard the parameter's unit, cut the parameter, and split the
+// model.
+at::Tensor parameter(const Store& store, int tensor);       // as layers see it
+at::Tensor master(const Store& store, int tensor);          // as the optimizer sees it, in its precision
+at::Tensor gradient_shards(const Store& store, int param);  // what the ranks hold in Unit::grad_shard: complete sums
+std::map<std::string, at::Tensor> optimizer_state(const Store& store, int tensor);
 
-  enum class Of : uint8_t { layers, shards };  // what layers see, or what the owners of shards have
-  // Throws Misuse on all ranks unless all of them read this tensor of one trainer. Collective over the mesh if the reading is
-  // collective; otherwise it does nothing. `what`: "gradient".
-  void require_alike(const char* what, int tensor, Of of) const;
+// Set the same values on all ranks, or those of rank `from` of the mesh (collective then). Throw Misuse, on all ranks alike, for
+// another shape or an unknown state.
+void set_parameter(Store& store, int tensor, const at::Tensor& values, std::optional<int> from);
+void set_optimizer_state(Store& store, int param, const std::string& state, const at::Tensor& values, std::optional<int> from);
 
-  at::Tensor parameter(int tensor) const;       // as layers see it
-  at::Tensor master(int tensor) const;          // as the optimizer sees it, in its precision
-  at::Tensor gradient_shards(int param) const;  // what the ranks hold in Unit::grad_shard, of which the sums must be complete
-  std::map<std::string, at::Tensor> optimizer_state(int tensor) const;
-
- private:
-  std::vector<int> holders_of(int tensor) const;
-  bool is_held(int tensor) const;
-  bool is_spread(int tensor, Of what) const;
-  at::Tensor from_holders(int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) const;
-  at::Tensor join_boxes(int param, const at::Tensor& box) const;
-  at::Tensor whole(int param, const at::Tensor& chunk) const;
-
-  const Store& store_;
-};
-
-}  // namespace zt
+}  // namespace zt::whole_tensors

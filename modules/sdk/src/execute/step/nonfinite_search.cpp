@@ -1,4 +1,4 @@
-#include "nonfinite_rows.h"
+#include "nonfinite_search.h"
 
 #include <ATen/ops/isfinite.h>
 
