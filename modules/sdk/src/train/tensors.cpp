@@ -49,10 +49,10 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   unless_dry(running_).by_hand.refuse_gradient();
   drain();
-  running_->runs.health().require_sound();
-  if (running_->runs.has_partial_gradients() && !running_->by_hand.is_under_way())
-    misuse("trainer:gradient: the last step failed, so there is no gradient: run a step first");
-  whole_tensors::require_alike(store_, "gradient", param, whole_tensors::Of::shards);
+  std::string complaint = running_->runs.health().half_changed();
+  if (complaint.empty() && running_->runs.has_partial_gradients() && !running_->by_hand.is_under_way())
+    complaint = "trainer:gradient: the last step failed, so there is no gradient: run a step first";
+  whole_tensors::require_alike(store_, "gradient", param, whole_tensors::Of::shards, complaint);
   if (store_.unit_of(param).plan.state != Residence::sharded) running_->runs.parts().gradients.complete(info.unit);
   const at::Tensor sum = whole_tensors::gradient_shards(store_, param);
   const bool is_short = sum.element_size() < 4;
@@ -63,23 +63,22 @@ std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::str
   return read("optimizer state", name, whole_tensors::Of::shards, whole_tensors::optimizer_state);
 }
 
-void TrainerTensors::prepare_change(const char* call) {
+// Returns why this rank cannot change values; empty if it can. The other ranks may not know of it.
+std::string TrainerTensors::prepare_change(const char* call) {
   unless_dry(running_).by_hand.refuse(call);
-  running_->runs.health().require_sound();
   drain();
+  return running_->runs.health().half_changed();
 }
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_.find(name);
-  prepare_change("trainer:set_parameter");
-  whole_tensors::set_parameter(store_, tensor, values, from);
+  whole_tensors::set_parameter(store_, tensor, {values, from, prepare_change("trainer:set_parameter")});
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
   const int param = store_.find_parameter(name, "optimizer state");
-  prepare_change("trainer:set_optimizer_state");
-  whole_tensors::set_optimizer_state(store_, param, state, values, from);
+  whole_tensors::set_optimizer_state(store_, param, state, {values, from, prepare_change("trainer:set_optimizer_state")});
 }
 
 }  // namespace zt

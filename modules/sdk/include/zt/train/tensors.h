@@ -45,7 +45,7 @@ class TrainerTensors {
   at::Tensor gradient(const std::string& name);
   std::map<std::string, at::Tensor> optimizer_state(const std::string& name);
 
-  // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective with `from`.
+  // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective.
   void set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from = {});
   void set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                            std::optional<int> from = {});
@@ -54,7 +54,7 @@ class TrainerTensors {
   void drain();
   template <class Of, class Read>
   auto read(const char* what, const std::string& name, Of of, const Read& read);
-  void prepare_change(const char* call);
+  std::string prepare_change(const char* call);
 
   Store& store_;
   TrainerRuns* running_;

@@ -85,49 +85,67 @@ at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
 at::Tensor from_holders(const Store& store, int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) {
   const auto& split = store.place().split_axes;
   const std::vector<int> holders = holders_of(store, tensor);
-  const at::Tensor mine =
-      is_held(store, tensor) ? make() : at::empty(store.tensors()[tensor].shape, at::TensorOptions().dtype(dtype));
+  const auto options = at::TensorOptions(store.state().links->device()).dtype(dtype);
+  const at::Tensor mine = is_held(store, tensor) ? make() : at::empty(store.tensors()[tensor].shape, options);
   if (split.empty() || static_cast<int>(holders.size()) == store.place().coord.size(split)) return mine;
   store.state().links->comm(split).broadcast(mine, holders.front()).synchronize();
   return mine;
 }
 
+// Throws this rank's complaint, else the first one of another rank. Each value is a list, with the complaint at `place`.
+void refuse_complaints(const std::vector<Value>& all, size_t place, const std::string& own) {
+  if (!own.empty()) misuse("{}", own);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const std::string& text = *(*all[rank].get_if<Value::List>())[place].get_if<std::string>();
+    if (!text.empty()) misuse("rank {}: {}", rank, text);
+  }
+}
+
+// Returns what is wrong with the values that this rank gives; empty if nothing is.
+std::string wrong_values(const Store& store, int tensor, const Given& given) {
+  const auto& [name, shape, dtype, is_parameter] = store.tensors()[tensor];
+  const int ranks = store.plan().world_place().size;
+  if (!given.complaint.empty()) return given.complaint;
+  if (given.from && (*given.from < 0 || *given.from >= ranks))
+    return fmt::format("there is no rank {} to take values from: the mesh has {}", *given.from, ranks);
+  if (given.values.sizes() == at::IntArrayRef(shape) || (given.from && *given.from != store.plan().world_place().rank)) return {};
+  return fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(given.values));
+}
+
 // Returns the values that all ranks set: those of rank `from`, or what all ranks give alike. All ranks throw what is wrong with
 // them. Collective.
-at::Tensor agree(const Store& store, int tensor, const at::Tensor& values, std::optional<int> from) {
+at::Tensor agree(const Store& store, int tensor, const Given& given) {
   const auto& [name, shape, dtype, is_parameter] = store.tensors()[tensor];
-  std::string complaint;
-  if (values.sizes() != at::IntArrayRef(shape))
-    complaint = fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(values));
-  const World place = store.plan().world_place();
-  if (from && (*from < 0 || *from >= place.size))
-    misuse("there is no rank {} to take values from: the mesh has {}", *from, place.size);
+  const auto& from = given.from;
+  const std::string wrong = wrong_values(store, tensor, given);
   Communicator* control = control_of_all(store.plan().program());
   if (!control) {
-    if (!complaint.empty()) misuse("{}", complaint);
-    return values.detach();
+    if (!wrong.empty()) misuse("{}", wrong);
+    return given.values.detach();
   }
-  const at::ScalarType exact = is_parameter ? store.plan().main().precision.master() : dtype;
-  at::Tensor agreed = complaint.empty() ? values.detach().to(exact).contiguous() : values;
-  const bool is_compared = !from && complaint.empty();
-  const at::Tensor host = is_compared ? agreed.cpu() : at::Tensor();
-  const uint64_t hash = is_compared ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
-  const std::string changed = fmt::format("'{}' of trainer {}", name, store.state().links->trainer());
-  const auto all = control->all_gather_values(Value::List{complaint, fmt::format("{:016x}", hash), changed});
+  const auto options =
+      at::TensorOptions(store.state().links->device()).dtype(is_parameter ? store.plan().main().precision.master() : dtype);
+  const bool is_given = wrong.empty() && (!from || *from == store.plan().world_place().rank);
+  at::Tensor agreed = is_given ? given.values.detach().to(options).contiguous() : at::empty(shape, options);
+  const at::Tensor host = is_given && !from ? agreed.cpu() : at::Tensor();
+  const uint64_t hash = host.defined() ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
+  const std::string changed = fmt::format("'{}' of trainer {} of the mesh{}", name, store.state().links->trainer(),
+                                          from ? fmt::format(", by the values of rank {}", *from) : "");
+  const auto all = control->all_gather_values(Value::List{changed, wrong, fmt::format("{:016x}", hash)});
   const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (word(rank, 0) != word(0, 0))
+      misuse("rank 0 sets {}, and rank {} {}, in the order in which trainers were made: all ranks set the same", word(0, 0), rank,
+             word(rank, 0));
+  }
+  refuse_complaints(all, 1, wrong);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
     if (word(rank, 2) != word(0, 2))
-      misuse("rank 0 sets {} of the mesh, and rank {} {}, in the order in which trainers were made: all ranks set the same",
-             word(0, 2), rank, word(rank, 2));
-    if (from && rank != static_cast<size_t>(*from)) continue;
-    if (!word(rank, 0).empty()) misuse("{}", word(rank, 0));
-    if (!from && word(rank, 1) != word(0, 1))
       misuse("the ranks 0 and {} give different values for '{}': give equal values, or say by `rank` whose values all take", rank,
              name);
   }
   if (!from) return agreed;
-  if (place.rank != *from) agreed = at::empty(shape, at::TensorOptions().dtype(exact));
-  else if (agreed.is_same(values)) agreed = agreed.clone();
+  if (agreed.is_alias_of(given.values)) agreed = agreed.clone();
   store.plan().program().mesh()->world()->communicator->broadcast(agreed, *from).synchronize();
   return agreed;
 }
@@ -140,20 +158,24 @@ void set_owned(const Store& store, int param, const at::Tensor& chunk, const at:
 
 }  // namespace
 
-void require_alike(const Store& store, const char* what, int tensor, Of of) {
+void require_alike(const Store& store, const char* what, int tensor, Of of, const std::string& complaint) {
   Communicator* control = control_of_all(store.plan().program());
-  if (!control || !is_spread(store, tensor, of)) return;
+  if (!control || !is_spread(store, tensor, of)) {
+    if (!complaint.empty()) misuse("{}", complaint);
+    return;
+  }
   const std::string mine =
       fmt::format("the {} of '{}' of trainer {}", what, store.tensors()[tensor].name, store.state().links->trainer());
-  const std::vector<Value> all = control->all_gather_values(mine);
-  const auto word = [&](size_t rank) { return *all[rank].get_if<std::string>(); };
+  const std::vector<Value> all = control->all_gather_values(Value::List{mine, complaint});
+  const auto read = [&](size_t rank) { return *(*all[rank].get_if<Value::List>())[0].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
-    if (word(rank) != word(0))
+    if (read(rank) != read(0))
       misuse(
           "rank 0 reads {} of the mesh, and rank {} {}, in the order in which trainers were made: all ranks read a tensor that is "
           "spread over them, in one order",
-          word(0), rank, word(rank));
+          read(0), rank, read(rank));
   }
+  refuse_complaints(all, 1, complaint);
 }
 
 at::Tensor parameter(const Store& store, int tensor) {
@@ -186,8 +208,8 @@ std::map<std::string, at::Tensor> optimizer_state(const Store& store, int param)
   return state;
 }
 
-void set_parameter(Store& store, int param, const at::Tensor& given, std::optional<int> from) {
-  const at::Tensor values = agree(store, param, given, from);
+void set_parameter(Store& store, int param, const Given& given) {
+  const at::Tensor values = agree(store, param, given);
   if (store.is_buffer(param)) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
@@ -202,14 +224,14 @@ void set_parameter(Store& store, int param, const at::Tensor& given, std::option
     store.state().parameters[param].detach().copy_(part_of(values, store.info(param).box(store.place().coord)));
 }
 
-void set_optimizer_state(Store& store, int param, const std::string& state, const at::Tensor& values, std::optional<int> from) {
+void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {
   const std::vector<std::string> state_names = store.plan().state_names();
   const bool has_state = store.state().model->units[store.info(param).unit].trainable;
   if (!has_state || std::ranges::find(state_names, state) == state_names.end()) {
     misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, store.info(param).name,
            suggest(state, has_state ? state_names : std::vector<std::string>{}));
   }
-  const at::Tensor agreed = agree(store, param, values, from);
+  const at::Tensor agreed = agree(store, param, given);
   if (store.unit_of(param).plan.held) set_owned(store, param, store.unit_of(param).state.at(state), agreed);
 }
 

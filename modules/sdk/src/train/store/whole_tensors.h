@@ -11,9 +11,9 @@
 namespace zt::whole_tensors {
 
 enum class Of : uint8_t { layers, shards };  // what layers see, or what the owners of shards have
-// Throws Misuse on all ranks unless all of them read this tensor of one trainer. Collective over the mesh if the reading is
-// collective; otherwise it does nothing. `what`: "gradient".
-void require_alike(const Store& store, const char* what, int tensor, Of of);
+// Throws Misuse on all ranks unless all of them read this tensor of one trainer, and none has a complaint: why it cannot be read.
+// Collective over the mesh if the reading is collective. `what`: "gradient".
+void require_alike(const Store& store, const char* what, int tensor, Of of, const std::string& complaint = {});
 
 // Return copies of the logical tensor. Collective over the axes that shard the parameter's unit, cut the parameter, and split the
 // model.
@@ -22,9 +22,14 @@ at::Tensor master(const Store& store, int tensor);          // as the optimizer 
 at::Tensor gradient_shards(const Store& store, int param);  // what the ranks hold in Unit::grad_shard: complete sums
 std::map<std::string, at::Tensor> optimizer_state(const Store& store, int tensor);
 
-// Set the same values on all ranks, or those of rank `from` of the mesh (collective then). Throw Misuse, on all ranks alike, for
-// another shape or an unknown state.
-void set_parameter(Store& store, int tensor, const at::Tensor& values, std::optional<int> from);
-void set_optimizer_state(Store& store, int param, const std::string& state, const at::Tensor& values, std::optional<int> from);
+// Values to set: the same on all ranks, or those of rank `from` of the mesh.
+struct Given {
+  const at::Tensor& values;
+  std::optional<int> from = {};
+  std::string complaint = {};  // why this rank cannot set them
+};
+// Collective. Throw Misuse, on all ranks alike, for another shape or an unknown state, and if a rank has a complaint.
+void set_parameter(Store& store, int tensor, const Given& given);
+void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given);
 
 }  // namespace zt::whole_tensors
