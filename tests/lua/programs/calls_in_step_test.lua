@@ -69,7 +69,7 @@ function TestCallsInStep:test_batches_of_the_wrong_type()
   for stage = 0, 3, 3 do
     local expected, trainer = losses_of(trainer_of(stage)), trainer_of(stage)
     for kind = 1, 4 do
-      for _, name in ipairs{"step", "evaluate"} do
+      for _, name in ipairs{"step", "evaluate", "costs"} do
         local given = batch(1)
         if rank == ranks - 1 then given = wrong[kind] end
         local is_taken, message = pcall(trainer[name], trainer, given)
@@ -77,6 +77,19 @@ function TestCallsInStep:test_batches_of_the_wrong_type()
         if rank < ranks - 1 then lu.assertStrContains(message, ("rank %d of 'dp' failed: "):format(ranks - 1)) end
       end
     end
+    lu.assertEquals(losses_of(trainer), expected)
+  end
+end
+
+-- A layer that fails on the last rank, while each action of the others waits for it.
+function TestCallsInStep:test_a_failure_while_costs_are_measured()
+  for stage = 0, 3 do
+    local fails = false
+    local trainer = trainer_of(stage, function() if fails and rank == ranks - 1 then error "the last one fails" end end)
+    local expected = losses_of(trainer_of(stage))
+    fails = true
+    lu.assertErrorMsgContains("the last one fails", trainer.costs, trainer, batch(1))
+    fails = false
     lu.assertEquals(losses_of(trainer), expected)
   end
 end

@@ -74,6 +74,7 @@ void CostMeter::run(Executor& executor, StepState& state) {
   for (const Unit& unit : state.units) overlaps_ = overlaps_ || (unit.full.defined() && !unit.full.is_cpu());
   executor.drain();
   for (size_t i = 0; i < actions.size(); ++i) {
+    met_ = static_cast<int>(i);
     const bool has_others = await_others(actions[i], state);
     const int64_t begin = now_ns();
     executor.run(state, static_cast<int>(i), static_cast<int>(i) + 1);
@@ -86,6 +87,16 @@ void CostMeter::run(Executor& executor, StepState& state) {
     times_[i].compute.push_back(is_own ? seconds(begin, end) : is_async ? seconds(begin, started) : 0);
     times_[i].transfer.push_back(is_own ? 0 : is_async ? seconds(started, end) : seconds(begin, end));
   }
+  met_ = -1;
+}
+
+void CostMeter::join(Executor& executor, StepState& state) {
+  const auto& actions = executor.program().actions;
+  for (int i = executor.next(); i < static_cast<int>(actions.size()); ++i) {
+    if (i > met_) await_others(actions[i], state);
+    executor.join_rest(state, i + 1);
+  }
+  met_ = -1;
 }
 
 // The time of a message contains the wait for its peer, so the least one counts.

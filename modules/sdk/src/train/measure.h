@@ -19,6 +19,8 @@ class CostMeter {
 
   // Runs the executor's program.
   void run(Executor& executor, StepState& state);
+  // Takes part in the rest of the program after this rank's step has failed, as Executor::join_rest.
+  void join(Executor& executor, StepState& state);
   // Returns the costs of the steps so far: for each action the median over the steps, on average over micro-batches and ranks.
   // `micro_batches`: of these steps, on device meta. Includes the rates that follow, for actions that were not measured.
   // Collective over the mesh.
@@ -34,6 +36,7 @@ class CostMeter {
 
   const Plan& plan_;
   std::vector<Times> times_;  // by action
+  int met_ = -1;              // the last action of this step at which the ranks have met
   bool overlaps_ = false;     // transfers run beside computation: not on the host, where both need the rank's core
 };
 

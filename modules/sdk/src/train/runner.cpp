@@ -34,11 +34,13 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
   is_measured_ = false;
 }
 
-StepResult Runner::step(const StepBatch& batch, const std::function<void(Executor&)>& run) {
+StepResult Runner::step(const StepBatch& batch, const Call& run, const Call& join) {
   runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
   Executor& running = runs_.activate(Mode::train);
-  runs_.attempt(running, 0, {}, [&] {
+  Rescue rescue;
+  if (join) rescue.join = [&] { join(running); };
+  runs_.attempt(running, 0, rescue, [&] {
     runs_.health().require_sound();
     std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
     control_.prepare(state_);

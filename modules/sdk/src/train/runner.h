@@ -22,8 +22,9 @@ class Runner {
   StepResult step(const StepBatch& batch) {
     return step(batch, [this](Executor& running) { running.run(state_); });
   }
-  // Calls `run` to run the program.
-  StepResult step(const StepBatch& batch, const std::function<void(Executor&)>& run);
+  using Call = std::function<void(Executor&)>;
+  // Calls `run` to run the program, and `join` to take part in its rest after a failure; without it Executor::join_rest.
+  StepResult step(const StepBatch& batch, const Call& run, const Call& join = {});
   StepResult evaluate(const StepBatch& batch);
   Outputs infer(const StepBatch& batch);
   Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce);

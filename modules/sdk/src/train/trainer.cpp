@@ -178,8 +178,11 @@ Costs Trainer::costs(const StepBatch& batch, int steps) {
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
   running().by_hand.refuse("trainer:costs");
   CostMeter meter(*plan_);
-  for (int step = 0; step < steps; ++step)
-    running().runner.step(batch, [&](Executor& executor) { meter.run(executor, store_->state()); });
+  for (int step = 0; step < steps; ++step) {
+    running().runner.step(
+        batch, [&](Executor& executor) { meter.run(executor, store_->state()); },
+        [&](Executor& executor) { meter.join(executor, store_->state()); });
+  }
   return meter.costs(plan_->cut(batch));
 }
 
