@@ -170,12 +170,16 @@ void Executor::start(int action, StepState& state) {
   if (instruction.waits) wait_for(entry);
 }
 
+void Executor::wait_for_conflicts(int action) {
+  for (int entry = conflicts_->conflict(action); entry >= 0; entry = conflicts_->conflict(action)) wait_for(entry);
+}
+
 void Executor::run(StepState& state, int begin, int end) {
   const int last = static_cast<int>(instructions_.size());
   if (end < 0) end = last;
   for (int i = begin; i < end; ++i) {
     next_ = i;
-    for (int entry = conflicts_->conflict(i); entry >= 0; entry = conflicts_->conflict(i)) wait_for(entry);
+    wait_for_conflicts(i);
     for (const int unit : instructions_[i].gradients_read) complete_gradient_(unit);
     start(i, state);
   }
@@ -199,7 +203,11 @@ void Executor::join_rest(StepState& state, int end) {
   const int last = static_cast<int>(instructions_.size());
   if (end < 0) end = last;
   for (int i = next_; i < end; ++i) {
-    if (instructions_[i].joins) without_errors([&] { run(state, i, i + 1); });
+    if (!instructions_[i].joins) continue;
+    // A work that has failed must not keep the action from its start, for which others wait.
+    while (!without_errors([&] { wait_for_conflicts(i); })) {
+    }
+    without_errors([&] { run(state, i, i + 1); });
   }
   next_ = std::max(next_, end);
   while (end == last && !without_errors([&] { drain(); })) {

@@ -148,6 +148,7 @@ class Executor {
   static void name_faults(const Instruction& instruction, Call call);
   // Frees the entry of in_flight_ and waits for its work.
   void wait_for(int entry);
+  void wait_for_conflicts(int action);
   void wait_for_all(const std::function<bool(const InFlight&)>& is_wanted);
   void start(int action, StepState& state);
 
