@@ -10,6 +10,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local hooks = require "zt.run.hooks"
 local log = require "zt.log"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
@@ -110,7 +111,7 @@ local function save(target, what, value)
   if core.world.dry then return nil end
   local mesh = objects.mesh(options.mesh or (run and run.mesh), named)
   local is_told = options.every and native.is_stop_requested(mesh)
-  local is_last = step == (run and run.steps)
+  local is_last = run and (step == run.steps or run.is_stopping)
   local is_time = not options.every or step % options.every == 0 or is_last
   if not is_time and not is_told then return nil end
   if run then run:check_lock() else refuse_folder_of_run(folder, mesh) end
@@ -125,8 +126,10 @@ local function save(target, what, value)
   if not is_saved and core.world.rank == 0 then
     log.warn("step %d is not saved: the previous checkpoint is still being written", step)
   end
+  local path = is_saved and ("%s/step_%08d"):format(folder, step) or nil
+  if run and path then hooks.call(run, "save", step, path) end
   if is_told then stop(run, step) end
-  return is_saved and ("%s/step_%08d"):format(folder, step) or nil
+  return path
 end
 
 return save

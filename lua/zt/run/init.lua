@@ -23,6 +23,7 @@ local new_curves = require "zt.run.curves"
 local fail = require "zt.fail"
 local folder = require "zt.run.folder"
 local fs = require "zt.fs"
+local hooks = require "zt.run.hooks"
 local line = require "zt.run.line"
 local log = require "zt.log"
 local methods = require "zt.methods"
@@ -51,7 +52,6 @@ local SCHEMA = {
 }
 
 local REFRESH_SECONDS, REFRESH_SHARE = 1, 0.01 -- between two refreshes of the plots; the part of the time that they may take
-
 -- Returns when work may be done again that began at `begin` and has just ended.
 local function next_time(begin)
   local ended = core.now()
@@ -62,7 +62,7 @@ local Run = {__name = "Run"}
 local open_runs = setmetatable({}, {__mode = "k"}) -- those that a failing script leaves open
 
 local function check_name(name)
-  if name == "" or name == "." or name == ".." or name:find("[/%z]") then
+  if name == "" or name == "." or name == ".." or name:find "[/%z]" then
     fail("zt.run.name must be the name of a folder, got '%s': letters, digits, '-', '_' and '.' make a good one", name)
   end
 end
@@ -77,7 +77,7 @@ local function check_show(show)
   end
 end
 
--- Returns the communicator of the run's ranks; nil if there is one rank, or in a dry run.
+-- Returns the communicator of the run's ranks; nil for one rank, and in a dry run.
 local function ranks_of(mesh)
   if core.world.size == 1 or core.world.dry then return nil end
   mesh = mesh or require("zt.comm").mesh{dp = -1}
@@ -95,7 +95,7 @@ local function open(value)
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge, next_part = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
-    last_step = 0, finishers = {}, curves = new_curves(options.show),
+    last_step = 0, finishers = {}, hooks = hooks.none(), is_stopping = false, curves = new_curves(options.show),
   }, Run)
   local found = on_rank_zero(self.ranks, function()
     self.start = {started = folder.time(), ranks = core.world.size}
@@ -162,14 +162,14 @@ end
 --- Appends the `values` of step `step` (0-based) to metrics.jsonl as one line, and updates the progress bar. `values` is the
 -- result of trainer:step, or any table of plain values with names. `loss`, `validation_loss`, the keys of the option `show` and
 -- the experts' load in `stats` are plotted. Only rank 0 writes. JSON has no nan: nan and infinities become null. Fails if the run
--- has finished, if the step is before the last one that was logged or beyond the end, if a value is not plain, or if the line
--- cannot be written (the disk is full); the earlier lines stay valid.
+-- has finished, if the step is before the last one logged or beyond the end, if a value is not plain, or if the line cannot be
+-- written (the disk is full); the earlier lines stay valid. Returns false if a hook has told the run to stop, else true.
 function Run:log(step, values)
   self:expect_open "log"
   self:check_step(step)
   local text = line.text(step, values, self.given.show)
   self.last_step = step
-  if core.world.dry then return end
+  if core.world.dry then return true end
   if self.is_writer then
     self:begin_record()
     self.metrics:write(text)
@@ -179,7 +179,12 @@ function Run:log(step, values)
   end
   if self.recorder then self.recorder:mark(step) end
   self:refresh()
+  hooks.call(self, "step", step, values)
+  if values.validation_loss then hooks.call(self, "evaluate", step, values) end
+  return not self.is_stopping
 end
+
+Run.on = hooks.add
 
 -- Writes the plots and the whole trace, on the writer.
 function Run:write_pictures()

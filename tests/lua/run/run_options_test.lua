@@ -2,6 +2,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
+local ckpt = require "zt.ckpt"
 local small = require "support.small_trainer"
 local temporary = require "support.temporary"
 
@@ -81,6 +82,33 @@ function TestRunOptions:test_the_step_of_a_result()
   if zt.world.rank == 0 then
     lu.assertEquals(zt.json.decode(zt.fs.read(run.path .. "/metrics.jsonl")).step, 0)
   end
+  run:finish()
+end
+
+function TestRunOptions:test_hooks()
+  local run, seen = self:open{steps = 9}, {}
+  local rank, last = zt.world.rank, zt.world.size - 1
+  local function note(event) return function(step, values) seen[#seen + 1] = event .. step .. (values.loss or "") end end
+  run:on("step", note "step ")
+  run:on("evaluate", note "evaluate ")
+  run:on("save", function(step, folder) seen[#seen + 1] = ("%d %s"):format(step, folder:match "[^/]*$") end)
+  local is_far = false
+  run:on("step", function() if is_far and rank == last then return false end end)
+  lu.assertTrue(run:log(0, {loss = 3}))
+  lu.assertTrue(run:log(1, {loss = 2, validation_loss = 1}))
+  lu.assertNil(ckpt.save(run, 2, {every = 100, async = false}))
+  is_far = true
+  lu.assertFalse(run:log(2, {loss = 1}))
+  ckpt.save(run, 3, {every = 100, async = false})
+  is_far = false
+  lu.assertFalse(run:log(3, {loss = 0}))
+  lu.assertEquals(seen, {"step 03", "step 12", "evaluate 12", "step 21", "3 step_00000003", "step 30"})
+  lu.assertErrorMsgContains("run:on: there is no event 'steps': did you mean 'step'?", run.on, run, "steps", print)
+  lu.assertErrorMsgContains("run:on(event, fn): the hook must be a function, got nil", run.on, run, "step")
+  run:on("step", function(step) if step == 4 and rank == last then error "the hook fails" end end)
+  lu.assertErrorMsgContains("the hook fails", run.log, run, 4, {loss = 1})
+  run:on("step", function() return 1 end)
+  lu.assertErrorMsgContains("returned an integer: let it return nothing, or false to stop the run", run.log, run, 5, {loss = 1})
   run:finish()
 end
 
