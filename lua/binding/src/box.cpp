@@ -48,8 +48,8 @@ const at::Tensor& tensor_of(const TensorBox& box) {
   if (box.state == TensorState::released) misuse("the tensor was released by :release(): it cannot be used any more");
   if (box.state == TensorState::left_scope) {
     misuse(
-        "the tensor was made inside a zt.scope, or the step of an optimizer, that has ended: return it from the scope's function to "
-        "keep it, or declare a state of the optimizer");
+        "the tensor was made inside a zt.scope that has ended: return it from the scope's function to keep it. The step of an "
+        "optimizer is a scope, too: there declare a state");
   }
   if (box.state == TensorState::left_forward) {
     misuse(
