@@ -82,11 +82,6 @@ int saver_save(lua_State* L) {
   return 1;
 }
 
-int saver_wait(lua_State* L) {
-  lua::check<Saver>(L, 1)->wait();
-  return 0;
-}
-
 // --- a run's folder ---
 
 // lock_run(folder) -> RunLock, held until its release, or until the script and its last save have ended
@@ -107,16 +102,6 @@ int run_holder(lua_State* L) {
                            {"silent", Value(holder->silent)}};
   lua::push(L, Value(found));
   return 1;
-}
-
-int release_lock(lua_State* L) {
-  lua::check<RunLock>(L, 1)->release();
-  return 0;
-}
-
-int check_lock(lua_State* L) {
-  lua::check<RunLock>(L, 1)->check();
-  return 0;
 }
 
 // --- loading ---
@@ -174,9 +159,9 @@ void open(lua::Module& module) {
       .function<find>("find")
       .function<stop_requested>("is_stop_requested")
       .function<digest>("digest");
-  module.type<Saver>().method<saver_save>("save").method<saver_wait>("wait");
+  module.type<Saver>().method<saver_save>("save").method<&Saver::wait>("wait");
   module.function<run_holder>("run_holder");
-  module.function<lock_run>("lock_run").type<RunLock>().method<release_lock>("release").method<check_lock>("check");
+  module.function<lock_run>("lock_run").type<RunLock>().method<&RunLock::release>("release").method<&RunLock::check>("check");
   open_tools(module);
   open_formats(module);
 }

@@ -158,12 +158,6 @@ int finish_import(lua_State* L) {
   return 1;
 }
 
-// abandon(): removes the folder
-int abandon_import(lua_State* L) {
-  lua::check<Import>(L, 1)->writer.abandon();
-  return 0;
-}
-
 }  // namespace
 
 void open_formats(lua::Module& module) {
@@ -172,7 +166,10 @@ void open_formats(lua::Module& module) {
       .function<write_safetensors>("write_safetensors")
       .function<begin_import>("import");
   module.type<SafetensorsModel>().method<list_safetensors>("tensors").method<read_safetensors>("read");
-  module.type<Import>().method<add_to_import>("add").method<finish_import>("finish").method<abandon_import>("abandon");
+  module.type<Import>()
+      .method<add_to_import>("add")
+      .method<finish_import>("finish")
+      .method<[](Import& import) { import.writer.abandon(); }>("abandon");
 }
 
 }  // namespace zt::ckpt

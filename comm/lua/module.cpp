@@ -45,24 +45,9 @@ int mesh_refactor(lua_State* L) {
   return 1;
 }
 
-int mesh_world(lua_State* L) {
-  lua::push(L, lua::check<Mesh>(L, 1)->world());
-  return 1;
-}
-
 int mesh_text(lua_State* L) {
   const auto mesh = lua::check<Mesh>(L, 1);
   lua::push(L, fmt::format("mesh {} (rank {} of {})", mesh->shape().text(), mesh->rank(), mesh->shape().world_size()));
-  return 1;
-}
-
-int work_wait(lua_State* L) {
-  lua::check<Work>(L, 1)->wait();
-  return 0;
-}
-
-int work_done(lua_State* L) {
-  lua::push(L, lua::check<Work>(L, 1)->done());
   return 1;
 }
 
@@ -91,11 +76,11 @@ void open(lua::Module& module) {
       .method<mesh_axis>("axis")
       .method<mesh_join>("join")
       .method<mesh_refactor>("refactor")
-      .method<mesh_world>("world")
+      .method<&Mesh::world>("world")
       .fallback<mesh_axis>()
       .metamethod<mesh_text>("__tostring");
   open_axis(module);
-  module.type<Work>().method<work_wait>("wait").method<work_done>("done");
+  module.type<Work>().method<&Work::wait>("wait").method<&Work::done>("done");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

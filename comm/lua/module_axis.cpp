@@ -187,26 +187,6 @@ int drain(lua_State* L) {
   return 0;
 }
 
-int axis_name(lua_State* L) {
-  lua::push(L, lua::check<Axis>(L, 1)->name);
-  return 1;
-}
-
-int axis_size(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<Axis>(L, 1)->size));
-  return 1;
-}
-
-int axis_rank(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<Axis>(L, 1)->coordinate));
-  return 1;
-}
-
-int axis_backend(lua_State* L) {
-  lua::push(L, communicator(L).backend());
-  return 1;
-}
-
 int axis_text(lua_State* L) {
   const auto axis = lua::check<Axis>(L, 1);
   lua::push(L,
@@ -234,11 +214,11 @@ void open_axis(lua::Module& module) {
       .method<duplicate>("duplicate")
       .method<set_timeout>("set_timeout")
       .method<drain>("drain")
-      .getter<axis_name>("name")
-      .getter<axis_size>("size")
-      .getter<axis_rank>("rank")
-      .getter<axis_rank>("coordinate")
-      .getter<axis_backend>("backend")
+      .getter<&Axis::name>("name")
+      .getter<&Axis::size>("size")
+      .getter<&Axis::coordinate>("rank")
+      .getter<&Axis::coordinate>("coordinate")
+      .getter<[](const Axis& axis) { return axis.communicator->backend(); }>("backend")
       .metamethod<axis_text>("__tostring");
 }
 

@@ -52,24 +52,8 @@ int overlap(lua_State* L) {
   return 1;
 }
 
-int step_text(lua_State* L) {
-  lua::push(L, text_of(*lua::check<PipelineStep>(L, 1)));
-  return 1;
-}
 int step_equal(lua_State* L) {
   lua::push(L, *lua::check<PipelineStep>(L, 1) == *lua::check<PipelineStep>(L, 2));
-  return 1;
-}
-int step_kind(lua_State* L) {
-  lua::push(L, std::string(1, letter_of(lua::check<PipelineStep>(L, 1)->task.kind)));
-  return 1;
-}
-int step_stage(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.stage});
-  return 1;
-}
-int step_micro_batch(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineStep>(L, 1)->task.micro_batch});
   return 1;
 }
 int step_beside(lua_State* L) {
@@ -114,10 +98,6 @@ int rank_set(lua_State* L) {
   steps[place_at(L, 2, steps.size())] = *lua::check<PipelineStep>(L, 3);
   return 0;
 }
-int rank_length(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<PipelineRank>(L, 1)->steps().size()));
-  return 1;
-}
 int rank_text(lua_State* L) {
   std::string text;
   for (const PipelineStep& step : lua::check<PipelineRank>(L, 1)->steps()) text += (text.empty() ? "" : " ") + text_of(step);
@@ -134,35 +114,10 @@ int schedule_rank(lua_State* L) {
   lua::push(L, std::make_shared<PipelineRank>(PipelineRank{schedule, static_cast<int>(rank)}));
   return 1;
 }
-int schedule_text(lua_State* L) {
-  lua::push(L, to_text(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
-int schedule_csv(lua_State* L) {
-  lua::push(L, to_csv(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
-int schedule_copy(lua_State* L) {
-  lua::push(L, std::make_shared<PipelineSchedule>(*lua::check<PipelineSchedule>(L, 1)));
-  return 1;
-}
 int schedule_equal(lua_State* L) {
   lua::push(L, *lua::check<PipelineSchedule>(L, 1) == *lua::check<PipelineSchedule>(L, 2));
   return 1;
 }
-int schedule_stages(lua_State* L) {
-  lua::push(L, static_cast<int64_t>(lua::check<PipelineSchedule>(L, 1)->ranks.size()));
-  return 1;
-}
-int schedule_chunks(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->chunks()});
-  return 1;
-}
-int schedule_micro_batches(lua_State* L) {
-  lua::push(L, int64_t{lua::check<PipelineSchedule>(L, 1)->micro_batches});
-  return 1;
-}
-
 // pipe.check(schedule, {activations = 8}) -> a list of its mistakes, as strings; empty if there are none
 struct CheckOptions {
   int activations = 0;
@@ -189,28 +144,28 @@ void open_schedules(lua::Module& module) {
       .function<overlap>("overlap")
       .function<check_schedule>("check");
   module.type<PipelineStep>()
-      .getter<step_kind>("kind")
-      .getter<step_stage>("stage")
-      .getter<step_micro_batch>("micro_batch")
+      .getter<[](const PipelineStep& step) { return std::string(1, letter_of(step.task.kind)); }>("kind")
+      .getter<[](const PipelineStep& step) { return step.task.stage; }>("stage")
+      .getter<[](const PipelineStep& step) { return step.task.micro_batch; }>("micro_batch")
       .getter<step_beside>("beside")
-      .metamethod<step_text>("__tostring")
+      .metamethod<[](const PipelineStep& step) { return text_of(step); }>("__tostring")
       .metamethod<step_equal>("__eq");
   module.type<PipelineRank>()
       .method<rank_insert>("insert")
       .method<rank_remove>("remove")
       .method<rank_get>("get")
       .method<rank_set>("set")
-      .metamethod<rank_length>("__len")
+      .metamethod<[](const PipelineRank& rank) { return static_cast<int64_t>(rank.steps().size()); }>("__len")
       .metamethod<rank_text>("__tostring");
   module.type<PipelineSchedule>()
       .method<schedule_rank>("rank")
-      .method<schedule_text>("text")
-      .method<schedule_csv>("csv")
-      .method<schedule_copy>("copy")
-      .getter<schedule_stages>("stages")
-      .getter<schedule_chunks>("chunks")
-      .getter<schedule_micro_batches>("micro_batches")
-      .metamethod<schedule_text>("__tostring")
+      .method<to_text>("text")
+      .method<to_csv>("csv")
+      .method<[](const PipelineSchedule& schedule) { return std::make_shared<PipelineSchedule>(schedule); }>("copy")
+      .getter<[](const PipelineSchedule& schedule) { return static_cast<int64_t>(schedule.ranks.size()); }>("stages")
+      .getter<&PipelineSchedule::chunks>("chunks")
+      .getter<&PipelineSchedule::micro_batches>("micro_batches")
+      .metamethod<to_text>("__tostring")
       .metamethod<schedule_equal>("__eq");
 }
 

@@ -75,19 +75,8 @@ int initialise(lua_State* L) {
   return 0;
 }
 
-// model.options: the options from which nn.gpt or moe.gpt made it, a table of plain data; nil for other models
-int options(lua_State* L) {
-  push(L, check<Model>(L, 1)->options());
-  return 1;
-}
-
 int state(lua_State*) {
   misuse("a model has no values, because several trainers may share it, each with its own: call trainer:state() instead");
-}
-
-int to_text(lua_State* L) {
-  push(L, summary(check<Model>(L, 1)->info()));
-  return 1;
 }
 
 }  // namespace
@@ -101,8 +90,8 @@ void open_models(Module& module) {
       .method<freeze>("freeze")
       .method<unfreeze>("unfreeze")
       .method<initialise>("initialise")
-      .getter<options>("options")
-      .metamethod<to_text>("__tostring");
+      .getter<&Model::options>("options")
+      .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");
   module.type<Layer>();
 }
 
