@@ -57,34 +57,18 @@ int latest_checkpoint(lua_State* L) {
   return 1;
 }
 
-int remove_garbage(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List removed;
-  for (auto& name : collect_garbage(files, check_path(L, 1))) removed.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(removed)));
-  return 1;
-}
-
 int remove_checkpoints(lua_State* L) {
   io::PosixFs files(lua::world(L));
   remove_all(files, check_path(L, 1));
   return 0;
 }
 
-// partial(folder) -> names of the folders of checkpoints that are not complete, sorted
-int list_partial(lua_State* L) {
+// Returns the texts that `list` finds for a folder.
+template <std::vector<std::string> (*list)(io::FileSystem&, const std::string&)>
+int list_texts(lua_State* L) {
   io::PosixFs files(lua::world(L));
-  Value::List names;
-  for (auto& name : partial(files, check_path(L, 1))) names.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(names)));
-  return 1;
-}
-
-int list_folders(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List names;
-  for (auto& name : folders_in(files, check_path(L, 1))) names.emplace_back(std::move(name));
-  lua::push(L, Value(std::move(names)));
+  const auto found = list(files, check_path(L, 1));
+  lua::push(L, Value(Value::List(found.begin(), found.end())));
   return 1;
 }
 
@@ -171,14 +155,6 @@ int open_checkpoint(lua_State* L) {
   return 1;
 }
 
-int verify_checkpoint(lua_State* L) {
-  io::PosixFs files(lua::world(L));
-  Value::List wrong;
-  for (auto& line : verify(files, check_path(L, 1))) wrong.emplace_back(std::move(line));
-  lua::push(L, Value(std::move(wrong)));
-  return 1;
-}
-
 }  // namespace
 
 Value::Table description(const std::string& name, at::ScalarType dtype, const std::vector<int64_t>& shape) {
@@ -192,14 +168,14 @@ Value::Table description(const std::string& name, at::ScalarType dtype, const st
 void open_tools(lua::Module& module) {
   module.function<list_checkpoints>("list")
       .function<latest_checkpoint>("latest")
-      .function<list_partial>("partial")
-      .function<list_folders>("folders")
+      .function<list_texts<partial>>("partial")
+      .function<list_texts<folders_in>>("folders")
       .function<kind>("kind")
       .function<folder_size>("folder_bytes")
-      .function<remove_garbage>("gc")
+      .function<list_texts<collect_garbage>>("gc")
       .function<remove_checkpoints>("remove_all")
       .function<open_checkpoint>("open")
-      .function<verify_checkpoint>("verify");
+      .function<list_texts<verify>>("verify");
   module.type<Checkpoint>().method<describe>("describe").method<read_tensor>("read").method<read_rows>("read_rows");
 }
 

@@ -32,15 +32,10 @@ int describe_parameters(lua_State* L) {
 
 // model:freeze("^embedding") and model:unfreeze(...), before a program is made: take a regular expression on parameter names and
 // return the number of matching parameters.
-int set_trainable(lua_State* L, bool is_trainable) {
-  push(L, static_cast<int64_t>(check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable)));
+template <bool is_trainable>
+int set_trainable(lua_State* L) {
+  push(L, check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable));
   return 1;
-}
-int freeze(lua_State* L) {
-  return set_trainable(L, false);
-}
-int unfreeze(lua_State* L) {
-  return set_trainable(L, true);
 }
 
 int numel(lua_State* L) {
@@ -87,8 +82,8 @@ void open_models(Module& module) {
       .method<describe_parameters>("parameters")
       .method<numel>("numel")
       .method<state>("state")
-      .method<freeze>("freeze")
-      .method<unfreeze>("unfreeze")
+      .method<set_trainable<false>>("freeze")
+      .method<set_trainable<true>>("unfreeze")
       .method<initialise>("initialise")
       .getter<&Model::options>("options")
       .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");
