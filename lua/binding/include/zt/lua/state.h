@@ -93,6 +93,14 @@ void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, 
 inline void push(lua_State* L, int value) {
   push(L, int64_t{value});
 }
+template <class List>
+void push_list(lua_State* L, const List& values) {
+  lua_createtable(L, static_cast<int>(values.size()), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    push(L, values[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
+}
 
 // Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
 // outlive the lua_State and may be destroyed on any thread.
