@@ -154,12 +154,9 @@ void open(lua::Module& module) {
       .function<find>("find")
       .function<stop_requested>("is_stop_requested")
       .function<digest>("digest");
-  module.type<Saver>().method<saver_save>("save").method<lua::called<Saver, &Saver::wait>>("wait");
+  module.type<Saver>().method<saver_save>("save").method<&Saver::wait>("wait");
   module.function<run_holder>("run_holder");
-  module.function<lock_run>("lock_run")
-      .type<RunLock>()
-      .method<lua::called<RunLock, &RunLock::release>>("release")
-      .method<lua::called<RunLock, &RunLock::check>>("check");
+  module.function<lock_run>("lock_run").type<RunLock>().method<&RunLock::release>("release").method<&RunLock::check>("check");
   open_tools(module);
   open_formats(module);
 }

@@ -169,7 +169,7 @@ void open_formats(lua::Module& module) {
   module.type<Import>()
       .method<add_to_import>("add")
       .method<finish_import>("finish")
-      .method<lua::called<Import, [](Import& import) { import.writer.abandon(); }>>("abandon");
+      .method<[](Import& import) { import.writer.abandon(); }>("abandon");
 }
 
 }  // namespace zt::ckpt

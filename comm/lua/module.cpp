@@ -75,11 +75,11 @@ void open(lua::Module& module) {
       .method<mesh_axis>("axis")
       .method<mesh_join>("join")
       .method<mesh_refactor>("refactor")
-      .method<pushed<Mesh, &Mesh::world>>("world")
+      .method<&Mesh::world>("world")
       .fallback<mesh_axis>()
-      .metamethod<pushed<Mesh, text_of_mesh>>("__tostring");
+      .metamethod<text_of_mesh>("__tostring");
   open_axis(module);
-  module.type<Work>().method<lua::called<Work, &Work::wait>>("wait").method<pushed<Work, &Work::done>>("done");
+  module.type<Work>().method<&Work::wait>("wait").method<&Work::done>("done");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

@@ -201,18 +201,18 @@ void open_axis(lua::Module& module) {
       .method<all_to_all>("all_to_all")
       .method<send>("send")
       .method<recv>("recv")
-      .method<lua::called<Axis, [](const Axis& axis) { axis.communicator->barrier(); }>>("barrier")
+      .method<[](const Axis& axis) { axis.communicator->barrier(); }>("barrier")
       .method<gather_values>("gather_values")
       .method<allocate>("allocate")
       .method<duplicate>("duplicate")
       .method<set_timeout>("set_timeout")
       .method<drain>("drain")
-      .getter<pushed<Axis, &Axis::name>>("name")
-      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.size}; }>>("size")
-      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("rank")
-      .getter<pushed<Axis, [](const Axis& axis) { return int64_t{axis.coordinate}; }>>("coordinate")
-      .getter<pushed<Axis, [](const Axis& axis) { return axis.communicator->backend(); }>>("backend")
-      .metamethod<pushed<Axis, text_of_axis>>("__tostring");
+      .getter<&Axis::name>("name")
+      .getter<[](const Axis& axis) { return int64_t{axis.size}; }>("size")
+      .getter<[](const Axis& axis) { return int64_t{axis.coordinate}; }>("rank")
+      .getter<[](const Axis& axis) { return int64_t{axis.coordinate}; }>("coordinate")
+      .getter<[](const Axis& axis) { return axis.communicator->backend(); }>("backend")
+      .metamethod<text_of_axis>("__tostring");
 }
 
 }  // namespace zt::comm

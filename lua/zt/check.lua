@@ -93,14 +93,12 @@ function check.complaint(option, value)
 end
 
 local function check_known(name, schema, value)
-  local known, names, keys = {}, {}, {}
+  local known, names = {}, {}
   for index, option in ipairs(schema) do
     if type(option[1]) ~= "string" then fail("%s: entry %d of the schema has no name", name, index) end
     known[option[1]], names[index] = true, option[1]
   end
-  for key in pairs(value) do keys[#keys + 1] = tostring(key) end
-  table.sort(keys)
-  for _, key in ipairs(keys) do
+  for _, key in ipairs(check.sorted_keys(value)) do
     if not known[key] then fail("%s: unknown option '%s'%s", name, key, core.suggest(key, names)) end
   end
 end

@@ -1,6 +1,7 @@
 --- Ends a dry run where its first step would begin. `ztoolkit plan` prints the plan of each kind of rank: what these ranks would
 -- hold, do and send. `ztoolkit run --dry` prints the trainer's report.
 
+local check = require "zt.check"
 local core = require "zt.core"
 local picture = require "zt.run.picture"
 local text = require "zt.text"
@@ -9,10 +10,8 @@ local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "ac
 
 -- Joins show(name, count) of every entry, in the order of the names.
 local function sorted(counts, show)
-  local names, cells = {}, {}
-  for name in pairs(counts) do names[#names + 1] = name end
-  table.sort(names)
-  for index, name in ipairs(names) do cells[index] = show(name, counts[name]) end
+  local cells = {}
+  for index, name in ipairs(check.sorted_keys(counts)) do cells[index] = show(name, counts[name]) end
   return #cells > 0 and table.concat(cells, ", ") or "nothing"
 end
 

@@ -15,29 +15,6 @@ int new_optimizer(lua_State* L) {
   return 1;
 }
 
-template <std::shared_ptr<Schedule> (*make)(const Value&)>
-int new_schedule(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1)));
-  return 1;
-}
-
-template <class T>
-int get_kind(lua_State* L) {
-  lua::push(L, lua::check<T>(L, 1)->kind());
-  return 1;
-}
-
-template <class T>
-int to_string(lua_State* L) {
-  lua::push(L, "optim." + lua::check<T>(L, 1)->kind());
-  return 1;
-}
-
-int get_base_lr(lua_State* L) {
-  lua::push(L, lua::check<Optimizer>(L, 1)->lr());
-  return 1;
-}
-
 // schedule:lr(step [, base = 1])
 int schedule_lr(lua_State* L) {
   const auto schedule = lua::check<Schedule>(L, 1);
@@ -57,14 +34,18 @@ ZT_LUA_MODULE(optim) {
   module.function<new_optimizer<make_adam>>("adam");
   module.function<new_optimizer<make_sgd>>("sgd");
   module.function<new_optimizer<make_lion>>("lion");
-  module.function<new_schedule<make_constant>>("constant");
-  module.function<new_schedule<make_warmup_linear>>("warmup_linear");
-  module.function<new_schedule<make_warmup_cosine>>("warmup_cosine");
-  module.function<new_schedule<make_one_cycle>>("one_cycle");
-  module.function<new_schedule<make_lr_range_test>>("lr_range_test");
-  module.function<new_schedule<make_step_decay>>("step_decay");
-  module.type<Optimizer>().getter<get_kind<Optimizer>>("kind").getter<get_base_lr>("lr").metamethod<to_string<Optimizer>>(
-      "__tostring");
-  module.type<Schedule>().getter<get_kind<Schedule>>("kind").method<schedule_lr>("lr").metamethod<to_string<Schedule>>(
-      "__tostring");
+  module.function<zt::lua::made<make_constant>>("constant");
+  module.function<zt::lua::made<make_warmup_linear>>("warmup_linear");
+  module.function<zt::lua::made<make_warmup_cosine>>("warmup_cosine");
+  module.function<zt::lua::made<make_one_cycle>>("one_cycle");
+  module.function<zt::lua::made<make_lr_range_test>>("lr_range_test");
+  module.function<zt::lua::made<make_step_decay>>("step_decay");
+  module.type<Optimizer>()
+      .getter<&Optimizer::kind>("kind")
+      .getter<[](const Optimizer& optimizer) { return optimizer.lr(); }>("lr")
+      .metamethod<[](const Optimizer& optimizer) { return "optim." + optimizer.kind(); }>("__tostring");
+  module.type<Schedule>()
+      .getter<&Schedule::kind>("kind")
+      .method<schedule_lr>("lr")
+      .metamethod<[](const Schedule& schedule) { return "optim." + schedule.kind(); }>("__tostring");
 }

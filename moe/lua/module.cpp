@@ -142,22 +142,16 @@ std::shared_ptr<Layer> residual_branch(const Value& value) {
   return kSchema.make(value, [](const BranchTable& table) { return make_residual_branch(table.layer, table.hidden); });
 }
 
-template <auto make>
-int bind(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1)));
-  return 1;
-}
-
 }  // namespace
 
 static void open_moe(lua::Module& module) {
   module.from_lua("layers", "zt.moe.layers").from_lua("gpt", "zt.moe.gpt").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
-  module.function<bind<router>>("router")
-      .function<bind<dispatch>>("dispatch")
-      .function<bind<combine>>("combine")
-      .function<bind<experts>>("experts")
-      .function<bind<shared_expert>>("shared_expert")
-      .function<bind<residual_branch>>("residual_branch");
+  module.function<lua::made<router>>("router")
+      .function<lua::made<dispatch>>("dispatch")
+      .function<lua::made<combine>>("combine")
+      .function<lua::made<experts>>("experts")
+      .function<lua::made<shared_expert>>("shared_expert")
+      .function<lua::made<residual_branch>>("residual_branch");
 }
 
 }  // namespace zt::moe

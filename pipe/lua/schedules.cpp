@@ -151,28 +151,28 @@ void open_schedules(lua::Module& module) {
       .function<overlap>("overlap")
       .function<check_schedule>("check");
   module.type<Step>()
-      .getter<pushed<Step, [](const Step& step) { return std::string(1, letter_of(step.task.kind)); }>>("kind")
-      .getter<pushed<Step, [](const Step& step) { return int64_t{step.task.stage}; }>>("stage")
-      .getter<pushed<Step, [](const Step& step) { return int64_t{step.task.micro_batch}; }>>("micro_batch")
+      .getter<[](const Step& step) { return std::string(1, letter_of(step.task.kind)); }>("kind")
+      .getter<[](const Step& step) { return int64_t{step.task.stage}; }>("stage")
+      .getter<[](const Step& step) { return int64_t{step.task.micro_batch}; }>("micro_batch")
       .getter<step_beside>("beside")
-      .metamethod<pushed<Step, [](const Step& step) { return text_of(step); }>>("__tostring")
+      .metamethod<[](const Step& step) { return text_of(step); }>("__tostring")
       .metamethod<are_equal<Step>>("__eq");
   module.type<PipelineRank>()
       .method<rank_insert>("insert")
       .method<rank_remove>("remove")
       .method<rank_get>("get")
       .method<rank_set>("set")
-      .metamethod<pushed<PipelineRank, [](const PipelineRank& rank) { return std::ssize(rank.steps()); }>>("__len")
-      .metamethod<pushed<PipelineRank, text_of_rank>>("__tostring");
+      .metamethod<[](const PipelineRank& rank) { return std::ssize(rank.steps()); }>("__len")
+      .metamethod<text_of_rank>("__tostring");
   module.type<Schedule>()
       .method<schedule_rank>("rank")
-      .method<pushed<Schedule, to_text>>("text")
-      .method<pushed<Schedule, to_csv>>("csv")
+      .method<to_text>("text")
+      .method<to_csv>("csv")
       .method<schedule_copy>("copy")
-      .getter<pushed<Schedule, [](const Schedule& schedule) { return std::ssize(schedule.ranks); }>>("stages")
-      .getter<pushed<Schedule, [](const Schedule& schedule) { return int64_t{schedule.chunks()}; }>>("chunks")
-      .getter<pushed<Schedule, [](const Schedule& schedule) { return int64_t{schedule.micro_batches}; }>>("micro_batches")
-      .metamethod<pushed<Schedule, to_text>>("__tostring")
+      .getter<[](const Schedule& schedule) { return std::ssize(schedule.ranks); }>("stages")
+      .getter<[](const Schedule& schedule) { return int64_t{schedule.chunks()}; }>("chunks")
+      .getter<[](const Schedule& schedule) { return int64_t{schedule.micro_batches}; }>("micro_batches")
+      .metamethod<to_text>("__tostring")
       .metamethod<are_equal<Schedule>>("__eq");
 }
 

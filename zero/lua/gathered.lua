@@ -47,10 +47,10 @@ end
 
 local function write_back(trainer, name, tensors, options)
   trainer:set_parameter(name, tensors.value, options.write_rank)
-  local keys = {}
-  for key in pairs(tensors.state or {}) do keys[#keys + 1] = key end
-  table.sort(keys) -- because the calls are collective: every rank must make them in the same order
-  for _, key in ipairs(keys) do trainer:set_optimizer_state(name, key, tensors.state[key], options.write_rank) end
+  -- Sorted, because the calls are collective: every rank must make them in the same order.
+  for _, key in ipairs(check.sorted_keys(tensors.state or {})) do
+    trainer:set_optimizer_state(name, key, tensors.state[key], options.write_rank)
+  end
 end
 
 --- Calls fn(tensors) and returns its results. tensors[name] = {value, gradient, state} are copies of whole tensors, in the

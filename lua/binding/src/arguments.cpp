@@ -12,22 +12,11 @@ namespace {
 
 const char kMethodNames = 0;  // its address is the registry's key of the table from methods to their names
 
-void push_method_names(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kMethodNames));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushlightuserdata(L, const_cast<char*>(&kMethodNames));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
-}
-
 // Returns the name of the running C function if it is a method, or an empty string.
 std::string running_method(lua_State* L) {
   lua_Debug call;
   if (!lua_getstack(L, 0, &call) || !lua_getinfo(L, "f", &call)) return "";
-  push_method_names(L);
+  push_registry_table(L, &kMethodNames);
   lua_insert(L, -2);
   lua_rawget(L, -2);
   const std::string name = lua_isstring(L, -1) ? lua_tostring(L, -1) : "";
@@ -36,6 +25,18 @@ std::string running_method(lua_State* L) {
 }
 
 }  // namespace
+
+bool push_registry_table(lua_State* L, const void* key) {
+  lua_pushlightuserdata(L, const_cast<void*>(key));
+  lua_rawget(L, LUA_REGISTRYINDEX);
+  if (!lua_isnil(L, -1)) return false;
+  lua_pop(L, 1);
+  lua_newtable(L);
+  lua_pushlightuserdata(L, const_cast<void*>(key));
+  lua_pushvalue(L, -2);
+  lua_rawset(L, LUA_REGISTRYINDEX);
+  return true;
+}
 
 std::string type_text(lua_State* L, int index) {
   if (lua_isnone(L, index)) return "no value";
@@ -63,7 +64,7 @@ std::string argument_name(lua_State* L, int index) {
 }
 
 void note_method(lua_State* L, const char* name) {
-  push_method_names(L);
+  push_registry_table(L, &kMethodNames);
   lua_pushvalue(L, -2);
   lua_pushstring(L, name);
   lua_rawset(L, -3);

@@ -24,6 +24,9 @@ void note_method(lua_State* L, const char* name);
 // (one level deep).
 std::string text_of(lua_State* L, int index);
 
+// Pushes the table of the registry with the address `key`. Returns whether this call has made it.
+bool push_registry_table(lua_State* L, const void* key);
+
 // Returns the index counted from the bottom of the stack. Unlike a negative index, it stays valid when values are pushed.
 inline int absolute(lua_State* L, int index) {
   return index > 0 || index <= LUA_REGISTRYINDEX ? index : lua_gettop(L) + index + 1;

@@ -20,14 +20,7 @@ int finalize(lua_State* L) {
 }
 
 void push_metatable(lua_State* L) {
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatableKey));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  lua_pushlightuserdata(L, const_cast<char*>(&kMetatableKey));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  if (!push_registry_table(L, &kMetatableKey)) return;
   binding_state(L).tensor_metatable = lua_topointer(L, -1);
   lua_pushcfunction(L, finalize);
   lua_setfield(L, -2, "__gc");

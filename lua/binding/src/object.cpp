@@ -72,12 +72,7 @@ int index_member(lua_State* L) {
   misuse("{} has no member '{}'{}", with_article(object_at(L, 1).tag->name), name, suggest(name, names));
 }
 
-void set_function(lua_State* L, const char* name, lua_CFunction function) {
-  lua_pushcfunction(L, function);
-  lua_setfield(L, -2, name);
-}
-
-// As set_function, and records that the function is a method.
+// Sets a field, and records that the function is a method.
 void set_method(lua_State* L, const char* name, lua_CFunction function) {
   lua_pushcfunction(L, function);
   note_method(L, name);
@@ -92,9 +87,9 @@ void fill_metatable(lua_State* L, const Tag& tag) {
   lua_rawset(L, -3);
   lua_pushstring(L, tag.name);
   lua_setfield(L, -2, "__name");
-  set_function(L, "__gc", finalize);
-  set_function(L, "__eq", guarded<is_same>);
-  set_function(L, "__tostring", guarded<to_text>);
+  detail::set_field_function(L, "__gc", finalize);
+  detail::set_field_function(L, "__eq", guarded<is_same>);
+  detail::set_field_function(L, "__tostring", guarded<to_text>);
   lua_newtable(L);
   lua_pushvalue(L, -1);
   lua_setfield(L, -3, "methods");
@@ -107,15 +102,7 @@ void fill_metatable(lua_State* L, const Tag& tag) {
 
 // Pushes the metatable of the type, made on first use.
 void push_metatable(lua_State* L, const Tag& tag) {
-  lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
-  lua_rawget(L, LUA_REGISTRYINDEX);
-  if (!lua_isnil(L, -1)) return;
-  lua_pop(L, 1);
-  lua_newtable(L);
-  fill_metatable(L, tag);
-  lua_pushlightuserdata(L, const_cast<Tag*>(&tag));
-  lua_pushvalue(L, -2);
-  lua_rawset(L, LUA_REGISTRYINDEX);
+  if (push_registry_table(L, &tag)) fill_metatable(L, tag);
 }
 
 }  // namespace
@@ -152,12 +139,12 @@ void TypeBuilderBase::add_method(const char* name, lua_CFunction function) {
 void TypeBuilderBase::add_getter(const char* name, lua_CFunction function) {
   push_metatable(L_, tag_);
   lua_getfield(L_, -1, "getters");
-  set_function(L_, name, function);
+  detail::set_field_function(L_, name, function);
   lua_pop(L_, 2);
 }
 void TypeBuilderBase::add_metamethod(const char* name, lua_CFunction function) {
   push_metatable(L_, tag_);
-  set_function(L_, name, function);
+  detail::set_field_function(L_, name, function);
   lua_pop(L_, 1);
 }
 

@@ -122,14 +122,7 @@ void push(lua_State* L, int64_t value) {
 
 void push(lua_State* L, const Value& value) {
   luaL_checkstack(L, LUA_MINSTACK, "a value is nested too deeply");
-  if (const auto* list = value.get_if<Value::List>()) {
-    lua_createtable(L, static_cast<int>(list->size()), 0);
-    for (size_t i = 0; i < list->size(); ++i) {
-      push(L, (*list)[i]);
-      lua_rawseti(L, -2, static_cast<int>(i + 1));
-    }
-    return;
-  }
+  if (const auto* list = value.get_if<Value::List>()) return push_list(L, *list);
   if (const auto* table = value.get_if<Value::Table>()) {
     lua_createtable(L, 0, static_cast<int>(table->size()));
     for (const auto& [key, item] : *table) {

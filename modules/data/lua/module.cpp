@@ -16,16 +16,6 @@ namespace {
 
 // --- streams ---
 
-int tokens(lua_State* L) {
-  lua::push(L, open_tokens(lua::check_value(L, 1)));
-  return 1;
-}
-
-int documents(lua_State* L) {
-  lua::push(L, open_documents(lua::check_value(L, 1)));
-  return 1;
-}
-
 void push_batch(lua_State* L, const Fields& fields) {
   lua_createtable(L, 0, static_cast<int>(fields.size()));
   for (const auto& [name, tensor] : fields) {
@@ -70,16 +60,6 @@ int stream_epoch(lua_State* L) {
   return 1;
 }
 
-int stream_entropy(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->source().entropy());
-  return 1;
-}
-
-int stream_state(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->state());
-  return 1;
-}
-
 struct RestoreCall {
   std::optional<std::string> allow;
 };
@@ -92,36 +72,6 @@ int stream_restore(lua_State* L) {
   const RestoreCall call = kRestore.parse(lua::is_absent(L, 3) ? Value() : lua::check_value(L, 3));
   stream->restore(lua::check_value(L, 2), call.allow ? Stream::Order::any : Stream::Order::same);
   return 0;
-}
-
-int stream_vocab(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->source().file().vocab());
-  return 1;
-}
-
-int stream_samples(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->source().samples());
-  return 1;
-}
-
-int stream_seq(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->source().seq());
-  return 1;
-}
-
-int stream_batch_size(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->batch_size());
-  return 1;
-}
-
-int stream_step(lua_State* L) {
-  lua::push(L, lua::check<Stream>(L, 1)->step());
-  return 1;
-}
-
-int stream_tokenizer(lua_State* L) {
-  lua::push(L, load_tokenizer(lua::check<Stream>(L, 1)->source().file().path()));
-  return 1;
 }
 
 // --- tokenizers ---
@@ -184,22 +134,6 @@ int decode(lua_State* L) {
   return 1;
 }
 
-int tokenizer_vocab(lua_State* L) {
-  lua::push(L, lua::check<Tokenizer>(L, 1)->vocab());
-  return 1;
-}
-
-int tokenizer_kind(lua_State* L) {
-  lua::push(L, std::string(lua::check<Tokenizer>(L, 1)->kind()));
-  return 1;
-}
-
-// tokenizer:model(): the bytes of its model file; empty without one
-int tokenizer_model(lua_State* L) {
-  lua::push(L, lua::check<Tokenizer>(L, 1)->model());
-  return 1;
-}
-
 // --- from text to tokens ---
 
 struct TokenizeCall {
@@ -240,7 +174,8 @@ int check_files(lua_State* L) {
 
 ZT_LUA_MODULE(data) {
   using namespace zt::data;
-  module.function<tokens>("tokens").function<documents>("documents").function<tokenize>("tokenize");
+  module.function<zt::lua::made<open_tokens>>("tokens").function<zt::lua::made<open_documents>>("documents");
+  module.function<tokenize>("tokenize");
   module.function<check_files>("check_tokenize");
   module.table("tokenizer",
                [](zt::lua::Module& table) { table.function<train>("train").function<load>("load").function<bytes>("bytes"); });
@@ -249,19 +184,19 @@ ZT_LUA_MODULE(data) {
       .method<stream_steps>("steps")
       .method<stream_seek>("seek")
       .method<stream_epoch>("epoch")
-      .method<stream_entropy>("entropy")
-      .method<stream_state>("state")
+      .method<[](const Stream& stream) { return stream.source().entropy(); }>("entropy")
+      .method<&Stream::state>("state")
       .method<stream_restore>("restore")
-      .getter<stream_vocab>("vocab")
-      .getter<stream_samples>("samples")
-      .getter<stream_seq>("seq")
-      .getter<stream_batch_size>("batch_size")
-      .getter<stream_step>("step")
-      .getter<stream_tokenizer>("tokenizer");
+      .getter<[](const Stream& stream) { return stream.source().file().vocab(); }>("vocab")
+      .getter<[](const Stream& stream) { return stream.source().samples(); }>("samples")
+      .getter<[](const Stream& stream) { return stream.source().seq(); }>("seq")
+      .getter<&Stream::batch_size>("batch_size")
+      .getter<&Stream::step>("step")
+      .getter<[](const Stream& stream) { return load_tokenizer(stream.source().file().path()); }>("tokenizer");
   module.type<Tokenizer>()
       .method<encode>("encode")
       .method<decode>("decode")
-      .method<tokenizer_model>("model")
-      .getter<tokenizer_vocab>("vocab")
-      .getter<tokenizer_kind>("kind");
+      .method<&Tokenizer::model>("model")
+      .getter<&Tokenizer::vocab>("vocab")
+      .getter<[](const Tokenizer& tokenizer) { return std::string(tokenizer.kind()); }>("kind");
 }

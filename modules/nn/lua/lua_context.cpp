@@ -63,17 +63,6 @@ int field(lua_State* L) {
   return 1;
 }
 
-int push_index(lua_State* L, int value) {
-  lua::push(L, static_cast<int64_t>(value));
-  return 1;
-}
-int position(lua_State* L) {
-  return push_index(L, self(L)->context->position);
-}
-int micro_batch(lua_State* L) {
-  return push_index(L, self(L)->context->micro_batch);
-}
-
 }  // namespace
 
 void open_context_type(lua::Module& module) {
@@ -86,8 +75,8 @@ void open_context_type(lua::Module& module) {
       .getter<mode>("mode")
       .getter<field<&Context::step>>("step")
       .getter<field<&Context::recompute>>("recompute")
-      .getter<position>("position")
-      .getter<micro_batch>("micro_batch");
+      .getter<field<&Context::position>>("position")
+      .getter<field<&Context::micro_batch>>("micro_batch");
 }
 
 }  // namespace zt::nn

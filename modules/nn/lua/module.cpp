@@ -8,12 +8,6 @@ namespace zt::nn {
 
 namespace {
 
-template <auto make>
-int bind(lua_State* L) {
-  lua::push(L, make(lua::check_value(L, 1)));
-  return 1;
-}
-
 int sequential(lua_State* L) {
   lua::push(L, read_sequential(L, 1));
   return 1;
@@ -22,21 +16,21 @@ int sequential(lua_State* L) {
 }  // namespace
 
 static void open_nn(lua::Module& module) {
-  module.function<bind<make_linear>>("linear")
-      .function<bind<make_embedding>>("embedding")
-      .function<bind<make_layernorm>>("layernorm")
-      .function<bind<make_rmsnorm>>("rmsnorm")
-      .function<bind<make_attention>>("attention")
-      .function<bind<make_attention_block>>("attention_block")
-      .function<bind<make_mlp>>("mlp")
-      .function<bind<make_grouped_mlp>>("grouped_mlp")
-      .function<bind<make_dropout>>("dropout")
-      .function<bind<make_block>>("block")
-      .function<bind<make_residual>>("residual")
-      .function<bind<make_lm_loss>>("lm_loss")
-      .function<bind<make_cross_entropy>>("cross_entropy")
-      .function<bind<make_gpt>>("gpt")
-      .function<bind<make_lua_layer>>("layer")
+  module.function<lua::made<make_linear>>("linear")
+      .function<lua::made<make_embedding>>("embedding")
+      .function<lua::made<make_layernorm>>("layernorm")
+      .function<lua::made<make_rmsnorm>>("rmsnorm")
+      .function<lua::made<make_attention>>("attention")
+      .function<lua::made<make_attention_block>>("attention_block")
+      .function<lua::made<make_mlp>>("mlp")
+      .function<lua::made<make_grouped_mlp>>("grouped_mlp")
+      .function<lua::made<make_dropout>>("dropout")
+      .function<lua::made<make_block>>("block")
+      .function<lua::made<make_residual>>("residual")
+      .function<lua::made<make_lm_loss>>("lm_loss")
+      .function<lua::made<make_cross_entropy>>("cross_entropy")
+      .function<lua::made<make_gpt>>("gpt")
+      .function<lua::made<make_lua_layer>>("layer")
       .function<sequential>("sequential");
   open_context_type(module);
 }

@@ -73,12 +73,7 @@ int index_core(lua_State* L) {
 }
 
 int list_operators(lua_State* L) {
-  const auto& names = operator_names();
-  lua_createtable(L, static_cast<int>(names.size()), 0);
-  for (size_t i = 0; i < names.size(); ++i) {
-    push(L, names[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
+  push_list(L, operator_names());
   return 1;
 }
 

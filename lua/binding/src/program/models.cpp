@@ -32,15 +32,10 @@ int describe_parameters(lua_State* L) {
 
 // model:freeze("^embedding") and model:unfreeze(...), before a program is made: take a regular expression on parameter names and
 // return the number of matching parameters.
-int set_trainable(lua_State* L, bool is_trainable) {
-  push(L, static_cast<int64_t>(check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable)));
+template <bool is_trainable>
+int set_trainable(lua_State* L) {
+  push(L, check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable));
   return 1;
-}
-int freeze(lua_State* L) {
-  return set_trainable(L, false);
-}
-int unfreeze(lua_State* L) {
-  return set_trainable(L, true);
 }
 
 int numel(lua_State* L) {
@@ -75,19 +70,8 @@ int initialise(lua_State* L) {
   return 0;
 }
 
-// model.options: the options from which nn.gpt or moe.gpt made it, a table of plain data; nil for other models
-int options(lua_State* L) {
-  push(L, check<Model>(L, 1)->options());
-  return 1;
-}
-
 int state(lua_State*) {
   misuse("a model has no values, because several trainers may share it, each with its own: call trainer:state() instead");
-}
-
-int to_text(lua_State* L) {
-  push(L, summary(check<Model>(L, 1)->info()));
-  return 1;
 }
 
 }  // namespace
@@ -98,11 +82,11 @@ void open_models(Module& module) {
       .method<describe_parameters>("parameters")
       .method<numel>("numel")
       .method<state>("state")
-      .method<freeze>("freeze")
-      .method<unfreeze>("unfreeze")
+      .method<set_trainable<false>>("freeze")
+      .method<set_trainable<true>>("unfreeze")
       .method<initialise>("initialise")
-      .getter<options>("options")
-      .metamethod<to_text>("__tostring");
+      .getter<&Model::options>("options")
+      .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");
   module.type<Layer>();
 }
 

@@ -137,16 +137,6 @@ int verify_program(lua_State* L) {
   return 1;
 }
 
-// program.micro_batches, program.eval_micro_batches: the numbers that zt.program was given
-int micro_batches_of(lua_State* L) {
-  push(L, static_cast<int64_t>(check<Program>(L, 1)->micro_batches(Mode::train)));
-  return 1;
-}
-int eval_micro_batches_of(lua_State* L) {
-  push(L, static_cast<int64_t>(check<Program>(L, 1)->micro_batches(Mode::eval)));
-  return 1;
-}
-
 }  // namespace
 
 void open_programs(Module& module) {
@@ -158,8 +148,8 @@ void open_programs(Module& module) {
       .method<actions>("actions")
       .method<with_actions>("with_actions")
       .method<verify_program>("verify")
-      .getter<micro_batches_of>("micro_batches")
-      .getter<eval_micro_batches_of>("eval_micro_batches")
+      .getter<[](const Program& program) { return program.micro_batches(Mode::train); }>("micro_batches")
+      .getter<[](const Program& program) { return program.micro_batches(Mode::eval); }>("eval_micro_batches")
       .metamethod<text>("__tostring");
   module.type<Pass>();
 }

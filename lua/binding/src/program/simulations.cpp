@@ -163,11 +163,6 @@ int step_work(lua_State* L) {
   return 1;
 }
 
-int step_seconds(lua_State* L) {
-  push(L, check<Simulation>(L, 1)->seconds);
-  return 1;
-}
-
 Value to_value(const SimulatedAction& action) {
   Value::Table table{{"text", action.text},
                      {"kind", action.kind},
@@ -203,11 +198,6 @@ int simulated_ranks(lua_State* L) {
   return 1;
 }
 
-int simulation_text(lua_State* L) {
-  push(L, check<Simulation>(L, 1)->text());
-  return 1;
-}
-
 // Writes the text to the file that argument 2 names.
 int write_file(lua_State* L, const std::string& text) {
   const std::string path = check_string(L, 2);
@@ -236,12 +226,12 @@ void open_simulations(Module& module) {
   module.type<Program>().method<simulate_program>("simulate");
   module.type<Trainer>().method<simulate_trainer>("simulate").method<measure_costs>("costs");
   module.type<Simulation>()
-      .getter<step_seconds>("seconds")
+      .getter<&Simulation::seconds>("seconds")
       .getter<step_work>("work")
       .getter<simulated_ranks>("ranks")
       .method<write_picture>("write_picture")
       .method<write_trace>("write_trace")
-      .metamethod<simulation_text>("__tostring");
+      .metamethod<&Simulation::text>("__tostring");
 }
 
 }  // namespace zt::lua

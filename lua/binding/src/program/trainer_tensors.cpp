@@ -8,18 +8,9 @@ namespace zt::lua {
 
 namespace {
 
-int parameter(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->tensors().parameter(check_string(L, 2)));
-  return 1;
-}
-
-int gradient(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->tensors().gradient(check_string(L, 2)));
-  return 1;
-}
-
-int master(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->tensors().master(check_string(L, 2)));
+template <at::Tensor (TrainerTensors::*read)(const std::string&)>
+int read_tensor(lua_State* L) {
+  push(L, (check<Trainer>(L, 1)->tensors().*read)(check_string(L, 2)));
   return 1;
 }
 
@@ -94,12 +85,12 @@ int whole_state(lua_State* L) {
 void open_trainer_tensors(Module& module) {
   module.type<Trainer>()
       .method<whole_state>("state")
-      .method<parameter>("parameter")
+      .method<read_tensor<&TrainerTensors::parameter>>("parameter")
       .method<push_parameters>("parameters")
       .method<push_tensors>("tensors")
       .method<describe_parameter>("describe_parameter")
-      .method<gradient>("gradient")
-      .method<master>("master")
+      .method<read_tensor<&TrainerTensors::gradient>>("gradient")
+      .method<read_tensor<&TrainerTensors::master>>("master")
       .method<optimizer_state>("optimizer_state")
       .method<set_parameter>("set_parameter")
       .method<set_optimizer_state>("set_optimizer_state");

@@ -165,16 +165,6 @@ int forward(lua_State* L) {
   return 1;
 }
 
-int backward(lua_State* L) {
-  check<Trainer>(L, 1)->backward();
-  return 0;
-}
-
-int report(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->report());
-  return 1;
-}
-
 int memory(lua_State* L) {
   Value::Table lines;
   for (const MemoryLine& line : check<Trainer>(L, 1)->memory()) {
@@ -200,11 +190,6 @@ int predict_activations(lua_State* L) {
   return 1;
 }
 
-int trace_start(lua_State* L) {
-  check<Trainer>(L, 1)->trace().start();
-  return 0;
-}
-
 int trace_events(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   trainer->drain();
@@ -218,34 +203,6 @@ int set_lr(lua_State* L) {
   if (is_absent(L, 2)) trainer->set_lr({});
   else trainer->set_lr(check_number(L, 2));
   return 0;
-}
-
-int loss_scale(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->loss_scale());
-  return 1;
-}
-
-// trainer.mesh: the mesh of the program's passes; nil if no pass has one
-int mesh_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->program().mesh());
-  return 1;
-}
-
-// trainer.program: the program it was made from; without an optimizer that program with all parameters frozen
-int program_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->shared_program());
-  return 1;
-}
-
-// trainer.model: the model whose values it holds
-int model_of(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->program().model());
-  return 1;
-}
-
-int global_step(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->global_step());
-  return 1;
 }
 
 int program_text(lua_State* L) {
@@ -264,21 +221,21 @@ void open_trainers(Module& module) {
       .method<evaluate>("evaluate")
       .method<infer>("infer")
       .method<forward>("forward")
-      .method<backward>("backward")
+      .method<&Trainer::backward>("backward")
       .method<finish_step>("finish_step")
-      .method<report>("report")
+      .method<&Trainer::report>("report")
       .method<memory>("memory")
       .method<plan>("plan")
       .method<predict_activations>("predict_activations")
-      .method<trace_start>("trace_start")
+      .method<[](Trainer& trainer) { trainer.trace().start(); }>("trace_start")
       .method<trace_events>("trace_events")
       .method<set_lr>("set_lr")
-      .getter<loss_scale>("loss_scale")
+      .getter<&Trainer::loss_scale>("loss_scale")
       .method<program_text>("text")
-      .getter<global_step>("global_step")
-      .getter<mesh_of>("mesh")
-      .getter<model_of>("model")
-      .getter<program_of>("program");
+      .getter<&Trainer::global_step>("global_step")
+      .getter<[](const Trainer& trainer) { return trainer.program().mesh(); }>("mesh")
+      .getter<[](const Trainer& trainer) { return trainer.program().model(); }>("model")
+      .getter<&Trainer::shared_program>("program");
   module.type<Optimizer>();
   module.type<Schedule>();
 }

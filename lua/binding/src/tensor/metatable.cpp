@@ -76,11 +76,6 @@ int negate(lua_State* L) {
 constexpr std::pair<const char*, const char*> kOperators[] = {{"__add", "add"}, {"__sub", "sub"}, {"__mul", "mul"},
                                                               {"__div", "div"}, {"__pow", "pow"}, {"__mod", "remainder"}};
 
-void set(lua_State* L, const char* name, lua_CFunction function) {
-  lua_pushcfunction(L, function);
-  lua_setfield(L, -2, name);
-}
-
 }  // namespace
 
 void fill_tensor_metatable(lua_State* L) {
@@ -91,13 +86,13 @@ void fill_tensor_metatable(lua_State* L) {
     push_operator(L, name, CallStyle::function);
     lua_setfield(L, -2, event);
   }
-  set(L, "__newindex", guarded<assign>);
-  set(L, "__eq", guarded<is_equal>);
-  set(L, "__lt", guarded<refuse_order>);
-  set(L, "__le", guarded<refuse_order>);
-  set(L, "__len", guarded<length>);
-  set(L, "__unm", guarded<negate>);
-  set(L, "__tostring", guarded<to_text>);
+  detail::set_field_function(L, "__newindex", guarded<assign>);
+  detail::set_field_function(L, "__eq", guarded<is_equal>);
+  detail::set_field_function(L, "__lt", guarded<refuse_order>);
+  detail::set_field_function(L, "__le", guarded<refuse_order>);
+  detail::set_field_function(L, "__len", guarded<length>);
+  detail::set_field_function(L, "__unm", guarded<negate>);
+  detail::set_field_function(L, "__tostring", guarded<to_text>);
 }
 
 }  // namespace zt::lua

@@ -17,14 +17,6 @@ namespace zt::lua {
 
 namespace {
 
-void push_list(lua_State* L, at::IntArrayRef values) {
-  lua_createtable(L, static_cast<int>(values.size()), 0);
-  for (size_t i = 0; i < values.size(); ++i) {
-    push(L, values[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
-}
-
 // x:size() returns the list, x:size(dim) one entry. Dims count from 0, or backwards from -1.
 int push_per_dim(lua_State* L, at::IntArrayRef values) {
   if (is_absent(L, 2)) return push_list(L, values), 1;

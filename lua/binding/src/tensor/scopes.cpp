@@ -97,11 +97,7 @@ int gradients(lua_State* L) {
   GradOptions options = kGrad.parse(check_value(L, 4));
   const auto found = torch::autograd::grad(outputs, inputs, seeds, options.retain_graph || options.create_graph,
                                            options.create_graph, options.allow_unused);
-  lua_createtable(L, static_cast<int>(found.size()), 0);
-  for (size_t i = 0; i < found.size(); ++i) {
-    push(L, found[i]);
-    lua_rawseti(L, -2, static_cast<int>(i + 1));
-  }
+  push_list(L, found);
   return 1;
 }
 

@@ -1,6 +1,7 @@
 --- The statistics of DeepSpeed's comms_logger: calls and times of everything that rank 0 exchanges with other ranks, by kind of
 -- action, and the bytes that it sends per step.
 
+local check = require "zt.check"
 local class = require "zt.class"
 local core = require "zt.core"
 local text = require "zt.text"
@@ -36,17 +37,10 @@ function Comms:add(events)
   return step.kinds
 end
 
-local function sorted(kinds)
-  local names = {}
-  for name in pairs(kinds) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
-
 --- Returns a step's sums as text in one line.
 function Comms.line(kinds)
   local words = {}
-  for _, kind in ipairs(sorted(kinds)) do
+  for _, kind in ipairs(check.sorted_keys(kinds)) do
     local sums = kinds[kind]
     words[#words + 1] = ("%s %d x, thread %.2f ms, transfer %.2f ms"):format(kind, sums.calls, sums.thread, sums.transfer)
   end
@@ -62,7 +56,7 @@ function Comms:text(sent)
     bytes[kind] = (bytes[kind] or 0) + count
   end
   local rows = {{"action", "calls", "thread ms", "transfer ms", "ms per call", "sent per step"}}
-  for _, kind in ipairs(sorted(self.kinds)) do
+  for _, kind in ipairs(check.sorted_keys(self.kinds)) do
     local sums = self.kinds[kind]
     local mean = sums.calls > 0 and ("%.3f"):format(math.max(sums.thread, sums.transfer) / sums.calls) or "-"
     rows[#rows + 1] = {kind, sums.calls, ("%.2f"):format(sums.thread), ("%.2f"):format(sums.transfer), mean,

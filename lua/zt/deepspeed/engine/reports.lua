@@ -169,23 +169,20 @@ local function settings(value)
   if type(value) ~= "table" then return tostring(value) end
   local words = {}
   for _, item in ipairs(value) do words[#words + 1] = settings(item) end
-  local keys = {}
-  for key in pairs(value) do
-    if type(key) == "string" then keys[#keys + 1] = key end
+  for _, key in ipairs(check.sorted_keys(value)) do -- with the numbers of the items, as strings
+    if value[key] ~= nil then words[#words + 1] = key .. " = " .. settings(value[key]) end
   end
-  table.sort(keys)
-  for _, key in ipairs(keys) do words[#words + 1] = key .. " = " .. settings(value[key]) end
   return "{" .. table.concat(words, ", ") .. "}"
 end
 
 --- Returns the configuration as ds.read understood it, as text: its parts, then every given key with its fate and reason.
 function reports.dump(engine)
-  local lines, keys = {}, {}
-  for key in pairs(engine.config) do
-    if key ~= "notes" and key ~= "notices" then keys[#keys + 1] = key end
+  local lines = {}
+  for _, key in ipairs(check.sorted_keys(engine.config)) do
+    if key ~= "notes" and key ~= "notices" then
+      lines[#lines + 1] = ("  %s = %s"):format(key, settings(engine.config[key]))
+    end
   end
-  table.sort(keys)
-  for _, key in ipairs(keys) do lines[#lines + 1] = ("  %s = %s"):format(key, settings(engine.config[key])) end
   for _, note in ipairs(engine.config.notes) do
     lines[#lines + 1] = ("  %s (%s): %s"):format(note.key, note.fate:gsub("_", " "), note.reason)
   end

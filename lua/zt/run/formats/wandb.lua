@@ -4,6 +4,7 @@
 -- zlib: blocks of 32 KiB with records of type FULL, or FIRST, MIDDLE, ..., LAST. Each record is a message `Record` of
 -- wandb_internal.proto: a header, the run with its options, the history, the last values, and the run's end.
 
+local check = require "zt.check"
 local core = require "zt.core"
 local crc = require "zt.run.formats.crc"
 local fail = require "zt.fail"
@@ -73,10 +74,8 @@ end
 
 -- Returns the items of `values`, sorted by name.
 local function items(values)
-  local names, out = {}, {}
-  for name in pairs(values) do names[#names + 1] = name end
-  table.sort(names)
-  for index, name in ipairs(names) do out[index] = item(name, values[name]) end
+  local out = {}
+  for index, name in ipairs(check.sorted_keys(values)) do out[index] = item(name, values[name]) end
   return table.concat(out)
 end
 

@@ -15,6 +15,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <concepts>
 #include <functional>
 #include <lua.hpp>
 #include <memory>
@@ -90,17 +91,16 @@ inline void push(lua_State* L, const std::string& value) {
   lua_pushlstring(L, value.data(), value.size());
 }
 void push(lua_State* L, int64_t value);  // a number up to a magnitude of 2^53, a 64-bit cdata above
-
-// --- native functions of one argument, a T, from a member of T or any function of a T ---
-template <class T, auto function>
-int pushed(lua_State* L) {  // pushes its result
-  push(L, std::invoke(function, *check<T>(L, 1)));
-  return 1;
+inline void push(lua_State* L, int value) {
+  push(L, int64_t{value});
 }
-template <class T, auto function>
-int called(lua_State* L) {
-  std::invoke(function, *check<T>(L, 1));
-  return 0;
+template <class List>
+void push_list(lua_State* L, const List& values) {
+  lua_createtable(L, static_cast<int>(values.size()), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    push(L, values[i]);
+    lua_rawseti(L, -2, static_cast<int>(i + 1));
+  }
 }
 
 // Holds a Lua function for C++. Calls throw Misuse on another thread than the lua_State's, and after lua_close. A Callable may
@@ -161,6 +161,19 @@ class NoDefaultRandom {
 const World& world(lua_State* L);
 void set_world(lua_State* L, World world);
 
+// A native function: what `read`, a member, a member function or a function of a T, returns for argument 1.
+template <class T, auto read>
+int of_self(lua_State* L) {
+  if constexpr (std::is_void_v<std::invoke_result_t<decltype(read), T&>>) return std::invoke(read, *check<T>(L, 1)), 0;
+  else return push(L, std::invoke(read, *check<T>(L, 1))), 1;
+}
+
+// A native function: what `make` returns for the value of argument 1, such as a table of options.
+template <auto make>
+int made(lua_State* L) {
+  return push(L, make(check_value(L, 1))), 1;
+}
+
 class TypeBuilderBase {
  protected:
   TypeBuilderBase(lua_State* L, const Tag& tag) : L_(L), tag_(tag) {}
@@ -172,7 +185,8 @@ class TypeBuilderBase {
 };
 
 // Adds methods to a typed userdata; `self` is argument 1. An unknown member is a Lua error that suggests the nearest name.
-// Several modules may add to the same type.
+// Several modules may add to the same type. A member, a member function or a function of a T is a method or getter, too, if it
+// needs no other arguments.
 template <class T>
 class TypeBuilder : TypeBuilderBase {
  public:
@@ -182,12 +196,16 @@ class TypeBuilder : TypeBuilderBase {
     add_method(name, guarded<function>);
     return *this;
   }
+  template <auto read>
+  requires std::invocable<decltype(read), T&> TypeBuilder& method(const char* name) { return method<of_self<T, read>>(name); }
   // Adds a field that is read without a call: axis.size.
   template <Function function>
   TypeBuilder& getter(const char* name) {
     add_getter(name, guarded<function>);
     return *this;
   }
+  template <auto read>
+  requires std::invocable<decltype(read), T&> TypeBuilder& getter(const char* name) { return getter<of_self<T, read>>(name); }
   // Sets the function for members that are neither methods nor getters: function(self, name) pushes the value or throws.
   template <Function function>
   TypeBuilder& fallback() {
@@ -199,6 +217,10 @@ class TypeBuilder : TypeBuilderBase {
   TypeBuilder& metamethod(const char* name) {
     add_metamethod(name, guarded<function>);
     return *this;
+  }
+  template <auto read>
+  requires std::invocable<decltype(read), T&> TypeBuilder& metamethod(const char* name) {
+    return metamethod<of_self<T, read>>(name);
   }
 };
 
