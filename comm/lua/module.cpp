@@ -68,7 +68,6 @@ void watch_script_end(lua_State* L) {
 }
 
 void open(lua::Module& module) {
-  using lua::pushed;
   watch_script_end(module.state());
   module.function<make_mesh>("mesh").function<read_verdict>("verdict");
   module.type<Mesh>()

@@ -189,7 +189,6 @@ std::string text_of_axis(const Axis& axis) {
 }  // namespace
 
 void open_axis(lua::Module& module) {
-  using lua::pushed;
   module.type<Axis>()
       .method<all_reduce>("all_reduce")
       .method<reduce_scatter>("reduce_scatter")

@@ -141,7 +141,6 @@ int check_schedule(lua_State* L) {
 }  // namespace
 
 void open_schedules(lua::Module& module) {
-  using lua::pushed;
   using Step = PipelineStep;
   using Schedule = PipelineSchedule;
   module.function<make_task<TaskKind::forward>>("F")
