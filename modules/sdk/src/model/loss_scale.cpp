@@ -12,11 +12,6 @@ namespace {
 
 constexpr double kFactor = 2;
 
-struct LossScaleState {
-  double scale = 1;
-  int64_t steps = 0, last_overflow = -1, hysteresis_left = 1;
-};
-
 }  // namespace
 
 LossScaleOptions parse_loss_scale(const Value& options, const std::string& path) {
@@ -41,54 +36,51 @@ LossScaleOptions parse_loss_scale(const Value& options, const std::string& path)
 
 LossScale::LossScale(const LossScaleOptions& options)
     : options_(options),
-      scale_(options.is_dynamic() ? std::ldexp(1.0, static_cast<int>(options.initial_scale_power)) : options.loss_scale),
-      hysteresis_left_(options.hysteresis) {
-  if (options.is_dynamic() && scale_ < options.min_loss_scale)
+      state_{.scale = options.is_dynamic() ? std::ldexp(1.0, static_cast<int>(options.initial_scale_power)) : options.loss_scale,
+             .hysteresis_left = options.hysteresis} {
+  if (options.is_dynamic() && state_.scale < options.min_loss_scale)
     misuse("min_loss_scale is {}, above the first scale 2^{} = {}: lower it, or raise initial_scale_power",
-           options.min_loss_scale, options.initial_scale_power, scale_);
+           options.min_loss_scale, options.initial_scale_power, state_.scale);
 }
 
 bool LossScale::update(bool has_overflowed) {
   if (!options_.is_dynamic()) return true;
   bool is_possible = true;
   if (has_overflowed) {
-    if (options_.hysteresis == 1 || hysteresis_left_ == 1) {
-      is_possible = scale_ != options_.min_loss_scale;
-      scale_ = std::max(scale_ / kFactor, options_.min_loss_scale);
+    if (options_.hysteresis == 1 || state_.hysteresis_left == 1) {
+      is_possible = state_.scale != options_.min_loss_scale;
+      state_.scale = std::max(state_.scale / kFactor, options_.min_loss_scale);
     } else {
-      --hysteresis_left_;
+      --state_.hysteresis_left;
     }
-    last_overflow_ = steps_;
+    state_.last_overflow = state_.steps;
   } else {
-    if (options_.consecutive_hysteresis) hysteresis_left_ = options_.hysteresis;
-    const int64_t stable = steps_ - last_overflow_ - 1;  // steps without an overflow before this one
+    if (options_.consecutive_hysteresis) state_.hysteresis_left = options_.hysteresis;
+    const int64_t stable = state_.steps - state_.last_overflow - 1;  // steps without an overflow before this one
     if (stable > 0 && stable % options_.loss_scale_window == 0) {
-      hysteresis_left_ = options_.hysteresis;
-      scale_ *= kFactor;
+      state_.hysteresis_left = options_.hysteresis;
+      state_.scale *= kFactor;
     }
   }
-  ++steps_;
+  ++state_.steps;
   return is_possible;
 }
 
 Value LossScale::state() const {
-  return Value::Table{
-      {"scale", scale_}, {"steps", steps_}, {"last_overflow", last_overflow_}, {"hysteresis_left", hysteresis_left_}};
+  return Value::Table{{"scale", state_.scale},
+                      {"steps", state_.steps},
+                      {"last_overflow", state_.last_overflow},
+                      {"hysteresis_left", state_.hysteresis_left}};
 }
 
 void LossScale::set_state(const Value& state) {
   if (!is_dynamic()) return;
-  const LossScaleState given =
-      Schema<LossScaleState>("the state of a loss scale")
-          .required("scale", &LossScaleState::scale, "the scale", above(0))
-          .required("steps", &LossScaleState::steps, "number of steps", at_least(0))
-          .required("last_overflow", &LossScaleState::last_overflow, "the step of the last overflow", at_least(-1))
-          .required("hysteresis_left", &LossScaleState::hysteresis_left, "overflows until the scale is halved", at_least(1))
-          .parse(state);
-  scale_ = given.scale;
-  steps_ = given.steps;
-  last_overflow_ = given.last_overflow;
-  hysteresis_left_ = given.hysteresis_left;
+  state_ = Schema<State>("the state of a loss scale")
+               .required("scale", &State::scale, "the scale", above(0))
+               .required("steps", &State::steps, "number of steps", at_least(0))
+               .required("last_overflow", &State::last_overflow, "the step of the last overflow", at_least(-1))
+               .required("hysteresis_left", &State::hysteresis_left, "overflows until the scale is halved", at_least(1))
+               .parse(state);
 }
 
 }  // namespace zt

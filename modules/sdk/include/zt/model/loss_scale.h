@@ -30,7 +30,7 @@ class LossScale {
   // Throws Misuse if the first scale is below min_loss_scale.
   explicit LossScale(const LossScaleOptions& options);
 
-  double value() const { return scale_; }
+  double value() const { return state_.scale; }
   bool is_dynamic() const { return options_.is_dynamic(); }
   // Updates the scale after a step. Returns false if the step overflowed and a dynamic scale is at its minimum already: then no
   // scale avoids the overflow.
@@ -42,11 +42,14 @@ class LossScale {
   void set_state(const Value& state);
 
  private:
+  struct State {
+    double scale = 1;
+    int64_t steps = 0;
+    int64_t last_overflow = -1;  // the step of the last overflow; -1: none
+    int64_t hysteresis_left = 1;
+  };
   LossScaleOptions options_;
-  double scale_;
-  int64_t steps_ = 0;
-  int64_t last_overflow_ = -1;  // the step of the last overflow; -1: none
-  int64_t hysteresis_left_;
+  State state_;
 };
 
 }  // namespace zt
