@@ -94,7 +94,7 @@ local function refuse_folder_of_run(folder, mesh)
   end)
 end
 
--- What every checkpoint holds besides the objects.
+-- Rows {name, what it is}: every checkpoint holds these besides the objects.
 local OWN = {{"rng", "the script's random numbers"}, {"script", "the script"}}
 
 local function check_names(named)

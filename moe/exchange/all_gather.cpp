@@ -72,7 +72,7 @@ class AllGather final : public Dispatcher {
   Dispatched dispatch(const at::Tensor& given, const at::Tensor& given_experts, Context& context) const override {
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
     const at::Tensor own = as_rows(given), own_experts_of = routes_on_host(given_experts);
-    check_experts(own_experts_of, options_.experts);
+    count_routes(own_experts_of, options_.experts);  // own_routes would take a wrong expert for another rank's
     const Gathered tokens = find_longest(own.size(0), control);
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
     const at::Tensor experts = gather_rows(own_experts_of, tokens, control, -1);

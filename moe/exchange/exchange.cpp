@@ -107,8 +107,7 @@ class CombineLayer final : public TokenExchange {
       return {{{result}, {}}, planned_combine(in, result, *dispatcher_, context)};
     }
     check_axis(context);
-    check_inputs(in);
-    const at::Tensor result = result_of(in);
+    const at::Tensor result = checked_result(in);
     const Returning returning{in[0].contiguous(), in[1], in[2], in[3], options().has_shared ? in[4] : at::Tensor()};
     Combined combined = dispatcher_->combine(as_rows(result), returning, context);
     const auto backward = [result, has_shared = options().has_shared,
@@ -169,8 +168,9 @@ class CombineLayer final : public TokenExchange {
   static bool is_like(const at::Tensor& x, const at::Tensor& result) {
     return x.sizes() == result.sizes() && x.scalar_type() == result.scalar_type();
   }
-  // Throws Misuse if a layer between the dispatch and this one has changed the size of what the dispatch expects back.
-  void check_inputs(at::TensorList in) const {
+  // Returns result_of(in). Throws Misuse if a layer between the dispatch and this one has changed the size of what the dispatch
+  // expects back.
+  at::Tensor checked_result(at::TensorList in) const {
     const ReturningSizes sizes = dispatcher_->sizes_of(in[2], in[3]);
     const auto refuse = [](const char* input, const std::string& needed, const at::Tensor& got) {
       misuse("it needs `{}` of {}, got {}", input, needed, describe(got));
@@ -181,8 +181,9 @@ class CombineLayer final : public TokenExchange {
     if (!are_weights(in[1], sizes))
       refuse("route_weights", fmt::format("[..., {}] for {} tokens, one for each of `route_experts`", sizes.routes, sizes.tokens),
              in[1]);
-    if (const at::Tensor result = result_of(in); options().has_shared && !is_like(in[4], result))
-      refuse("shared", describe(result) + ", as its sum has", in[4]);
+    const at::Tensor result = result_of(in);
+    if (options().has_shared && !is_like(in[4], result)) refuse("shared", describe(result) + ", as its sum has", in[4]);
+    return result;
   }
   // Returns the output, not initialised.
   at::Tensor result_of(at::TensorList in) const {

@@ -21,24 +21,23 @@ std::vector<int64_t> begins_of(const std::vector<int64_t>& sizes) {
 
 }  // namespace
 
-void check_experts(const at::Tensor& experts, int64_t count) {
+std::vector<int64_t> count_routes(const at::Tensor& experts, int64_t count) {
   const at::Tensor given = experts.contiguous();
   const auto* expert_of = given.const_data_ptr<int64_t>();
+  std::vector<int64_t> routes(static_cast<size_t>(count), 0);
   for (int64_t pair = 0; pair < given.numel(); ++pair) {
     if (expert_of[pair] < -1 || expert_of[pair] >= count)
       misuse("a token is assigned to expert {}, but there are {} (the first is 0)", expert_of[pair], count);
+    if (expert_of[pair] >= 0) ++routes[static_cast<size_t>(expert_of[pair])];
   }
+  return routes;
 }
 
 RowOrder order_rows(const at::Tensor& experts, int64_t count, int64_t padded_rows) {
-  check_experts(experts, count);
   const at::Tensor given = experts.contiguous();
   const auto* expert_of = given.const_data_ptr<int64_t>();
+  const std::vector<int64_t> used = count_routes(given, count);
   RowOrder order;
-  std::vector<int64_t> used(static_cast<size_t>(count), 0);
-  for (int64_t pair = 0; pair < given.numel(); ++pair) {
-    if (expert_of[pair] >= 0) ++used[static_cast<size_t>(expert_of[pair])];
-  }
   order.counts = used;
   if (padded_rows >= 0) {
     for (int64_t expert = 0; expert < count; ++expert) {

@@ -17,10 +17,11 @@ struct RowOrder {
   int64_t rows() const { return pairs.numel(); }
 };
 
-// Throws Misuse unless each of `experts`, int64 in host memory, is from 0 to count - 1, or -1 for an empty route.
-void check_experts(const at::Tensor& experts, int64_t count);
+// Returns how many routes each expert has. Throws Misuse unless each of `experts`, int64 in host memory, is from 0 to count - 1,
+// or -1 for an empty route.
+std::vector<int64_t> count_routes(const at::Tensor& experts, int64_t count);
 
-// `experts`: [tokens, routes], as for `check_experts`, which it calls. With padded_rows >= 0 every expert gets exactly so many
+// `experts`: [tokens, routes], as for `count_routes`, which it calls. With padded_rows >= 0 every expert gets exactly so many
 // rows. Throws Misuse if an expert has more.
 RowOrder order_rows(const at::Tensor& experts, int64_t count, int64_t padded_rows = -1);
 

@@ -1,4 +1,4 @@
-// What a router adds to a step: which tokens count in it, the auxiliary losses, and the statistics.
+// These functions find which tokens count in a step, and add the router's auxiliary losses and statistics to the step.
 #pragma once
 
 #include <ATen/core/Tensor.h>

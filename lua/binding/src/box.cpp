@@ -77,6 +77,10 @@ bool is_tensor(lua_State* L, int index) {
   return tensor_box(L, index) != nullptr;
 }
 
+bool is_view_of(const at::Tensor& view, const at::Tensor& own) {
+  return view.sizes() == own.sizes() && view.scalar_type() == own.scalar_type() && view.const_data_ptr() == own.const_data_ptr();
+}
+
 static void expire(lua_State* L, int index, TensorState state) {
   TensorBox* box = tensor_box(L, index);
   if (!box || box->state != TensorState::alive) return;

@@ -22,6 +22,9 @@ void push_tensor(lua_State* L, at::Tensor tensor, int64_t bytes);
 // Returns the bytes of the tensor's storage; 0 if it has none (sparse, meta).
 int64_t storage_bytes(const at::Tensor& tensor);
 
+// Returns whether `view`, which a script got for `own`, still has its memory, shape and dtype.
+bool is_view_of(const at::Tensor& view, const at::Tensor& own);
+
 // Returns "a tensor float32[2, 3] on cpu" or "a released tensor", for messages.
 std::string describe_box(const TensorBox& box);
 

@@ -45,4 +45,18 @@ class TensorMemory {
   std::vector<TensorBox*> made_;
 };
 
+// On destruction, frees the tensors that were made since construction, except `kept`. This also works if a function fails.
+class TensorScope {
+ public:
+  explicit TensorScope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
+  ~TensorScope() { memory_.close_scope(mark_, kept); }
+  TensorScope(const TensorScope&) = delete;
+
+  std::vector<TensorBox*> kept;
+
+ private:
+  TensorMemory& memory_;
+  size_t mark_;
+};
+
 }  // namespace zt::lua

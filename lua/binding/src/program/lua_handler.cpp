@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "arguments.h"
+#include "box.h"
 #include "program/values.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -105,7 +106,7 @@ void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int co
 // Throws Misuse if the script has given a view other memory or another shape, which the tensor itself does not have.
 void check_views(const ScriptRecord& record) {
   for (const auto& [name, view, own] : record.tensors) {
-    if (view.sizes() == own.sizes() && view.const_data_ptr() == own.const_data_ptr()) continue;
+    if (is_view_of(view, own)) continue;
     misuse(
         "the action gave {}.{}, which is {}, another shape or memory: change its elements in place, as in unit.master:copy_(values)",
         record.name, name, describe(own));

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "binding_state.h"
+#include "box.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/param_groups.h"
@@ -40,31 +41,6 @@ std::vector<SegmentRun> runs_of(std::span<const Segment> segments, const GroupTa
   }
   return runs;
 }
-
-// Frees what the function of a call has allocated, and makes its arguments unusable: others may change their memory later.
-class StepScope {
- public:
-  StepScope(lua_State* L, int top) : L_(L), top_(top), mark_(binding_state(L).memory.open_scope()) {}
-  ~StepScope() {
-    for (const int index : lent_) expire_shard(L_, index);
-    binding_state(L_).memory.close_scope(mark_, {});
-    lua_settop(L_, top_);
-  }
-  StepScope(const StepScope&) = delete;
-
-  // Pushes a tensor that the function gets, and keeps it on the stack below the call.
-  void lend(const at::Tensor& tensor) {
-    push(L_, tensor);
-    lent_.push_back(lua_gettop(L_));
-  }
-  int at(size_t lent) const { return lent_[lent]; }
-
- private:
-  lua_State* L_;
-  int top_;
-  size_t mark_;
-  std::vector<int> lent_;
-};
 
 class LuaOptimizer final : public Optimizer {
  public:
@@ -111,17 +87,25 @@ class LuaOptimizer final : public Optimizer {
             const Scalars& scalars) const {
     lua_State* L = step_->begin();
     const int function = lua_gettop(L);
-    StepScope scope(L, function - 1);
+    const TensorScope allocated(binding_state(L).memory);
+    int lent = function;  // the last of the tensors that the function gets; others may change their memory later
+    const StackScope restored(L, function - 1, [&] {
+      for (; lent > function; --lent) expire_shard(L, lent);
+    });
     std::vector<at::Tensor> own{p, g};
     for (const std::string& name : states_) own.push_back(block.of(shard.state.at(name)));
-    for (const at::Tensor& tensor : own) scope.lend(tensor.detach());
+    for (const at::Tensor& tensor : own) {
+      push(L, tensor.detach());
+      ++lent;
+    }
+    const int first = function + 1;
     lua_pushvalue(L, function);
     push_info(L, block, run, scalars, shard.model);
-    lua_pushvalue(L, scope.at(0));
-    lua_pushvalue(L, scope.at(1));
+    lua_pushvalue(L, first);
+    lua_pushvalue(L, first + 1);
     lua_createtable(L, 0, static_cast<int>(states_.size()));
     for (size_t i = 0; i < states_.size(); ++i) {
-      lua_pushvalue(L, scope.at(2 + i));
+      lua_pushvalue(L, first + 2 + static_cast<int>(i));
       lua_setfield(L, -2, states_[i].c_str());
     }
     const NoDefaultRandom no_default_random(L);
@@ -131,15 +115,14 @@ class LuaOptimizer final : public Optimizer {
       if (!lua_isnil(L, index))
         misuse("it returned a {}: it returns nothing, and changes p and state in place", luaL_typename(L, index));
     }
-    for (size_t i = 0; i < own.size(); ++i)
-      check_view(check_tensor(L, scope.at(i)), own[i], i == 0 ? "p" : i == 1 ? "g" : states_[i - 2]);
-  }
-
-  static void check_view(const at::Tensor& view, const at::Tensor& own, const std::string& name) {
-    if (view.sizes() == own.sizes() && view.scalar_type() == own.scalar_type() && view.const_data_ptr() == own.const_data_ptr())
-      return;
-    misuse("it gave {}, which is {}, another shape or memory: change its elements in place, as in p:sub_(change)", name,
-           describe(own));
+    for (size_t i = 0; i < own.size(); ++i) {
+      if (is_view_of(check_tensor(L, first + static_cast<int>(i)), own[i])) continue;
+      misuse("it gave {}, which is {}, another shape or memory: change its elements in place, as in p:sub_(change)",
+             i == 0   ? "p"
+             : i == 1 ? "g"
+                      : states_[i - 2],
+             describe(own[i]));
+    }
   }
 
   // info: {lr, step, decay, grad_scale, parts = {{name, begin, count, first, is_matrix}}}

@@ -37,20 +37,6 @@ class TensorCollector {
   std::vector<TensorBox*> boxes_;
 };
 
-// On destruction, frees the tensors that were made since construction, except `kept`. This also works if the function fails.
-class TensorScope {
- public:
-  explicit TensorScope(TensorMemory& memory) : memory_(memory), mark_(memory.open_scope()) {}
-  ~TensorScope() { memory_.close_scope(mark_, kept); }
-  TensorScope(const TensorScope&) = delete;
-
-  std::vector<TensorBox*> kept;
-
- private:
-  TensorMemory& memory_;
-  size_t mark_;
-};
-
 // Calls argument 1 with the other arguments. Returns the number of its results, which are then on the stack.
 int call_function(lua_State* L) {
   check_function(L, 1);

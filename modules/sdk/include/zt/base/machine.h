@@ -1,4 +1,4 @@
-// What a process reads of its surroundings: the host memory of its machine, and its environment.
+// A process reads here how much host memory its machine has, and its environment variables.
 #pragma once
 
 #include <cstdint>

@@ -63,8 +63,8 @@ class StepControl;
 //
 // Invariants: (1) the units' buffers never move while the trainer lives; (2) between calls all parameters are current on every
 // rank once `drain` was called.
-// Threads: the rank's thread only. Calls are collective over the program's mesh unless their comments say
-// otherwise.
+// Threads: the rank's thread only. All calls are collective over the program's mesh, except those whose comments say that
+// they are not.
 class Trainer : public Stateful {
  public:
   // Builds and verifies the programs of all ranks, then allocates the buffers and gives the parameters their initial values.
@@ -112,12 +112,12 @@ class Trainer : public Stateful {
 
   // Lets what follows describe `infer` instead of `evaluate`. For a dry trainer without an optimizer.
   void describe_inference();
-  // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind. Not collective, nor are the next
-  // two.
+  // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind. Not collective.
   std::string report();
-  std::vector<MemoryLine> memory();
+  std::vector<MemoryLine> memory();  // not collective
   // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent, assumptions}
   // for each kind of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
+  // Not collective.
   Value plan(const StepBatch& batch);
   // Simulates a step over such a batch; see zt::simulate. Not collective. With a program of the same model, simulates that
   // instead of the trainer's own, with the trainer's optimizer; this is collective.

@@ -19,7 +19,7 @@
 
 namespace zt {
 
-// What a forward keeps for its backward. The outputs of the forward are in StepState::values, and may be freed before.
+// A forward keeps these for its backward. Its outputs are in StepState::values, and may be freed before the backward.
 struct Forward {
   struct Root {
     at::Tensor sum;
