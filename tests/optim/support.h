@@ -9,9 +9,9 @@
 #include <memory>
 #include <string>
 
-#include "adam.h"
-#include "lion.h"
-#include "sgd.h"
+#include "flat/adam.h"
+#include "flat/lion.h"
+#include "flat/sgd.h"
 
 namespace zt::optim::test {
 

@@ -74,6 +74,8 @@ class Plan {
   const std::vector<std::shared_ptr<const RankProgram>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
   std::vector<std::string> state_names() const;
+  // The states of a parameter; none without an optimizer.
+  std::vector<StateInfo> states_of(const ParamInfo& param) const;
   int64_t optimizer_states() const { return optimizer_states_; }  // the number of these names
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;

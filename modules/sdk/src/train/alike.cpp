@@ -54,12 +54,23 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
     facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
 }
 
+void add_optimizer(const Optimizer& optimizer, const ModelInfo& model, Facts& facts) {
+  add_options("the optimizer", optimizer, facts);
+  for (const ParamInfo& param : model.params) {
+    if (!param.trainable || optimizer.scope(param) != Scope::tensor) continue;
+    for (const StateInfo& state : optimizer.states_of(param)) {
+      facts.emplace_back(fmt::format("the optimizer's state '{}' of '{}'", state.name, param.name),
+                         fmt::format("[{}] {}", fmt::join(state.shape, ", "), c10::toString(state.dtype)));
+    }
+  }
+}
+
 }  // namespace
 
 Facts facts_of(const Program& program, const TrainerOptions& options) {
   Facts facts;  // without an optimizer all parameters are frozen, so it stands before the model
   facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
-  if (options.optimizer) add_options("the optimizer", *options.optimizer, facts);
+  if (options.optimizer) add_optimizer(*options.optimizer, program.info(), facts);
   add_model(*program.model(), program.info(), facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_options("the schedule", *options.schedule, facts);

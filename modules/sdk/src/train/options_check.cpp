@@ -16,10 +16,6 @@ void check_optimizer(const Optimizer& optimizer, const ModelInfo& model) {
         "all parameters of the model are frozen, so the optimizer has nothing to train: freeze fewer, or make the trainer without an "
         "optimizer, which evaluates and infers");
   }
-  if (optimizer.scope() != Scope::element) {
-    misuse("the optimizer {} needs whole tensors, which sharded units do not hold yet: use one that works element by element",
-           optimizer.kind());
-  }
   optimizer.check(model);
 }
 
