@@ -10,9 +10,9 @@ local optimizers = {
   {"lua_momentum", {lr = 0.02, weight_decay = 0.1}},
 }
 
--- Without eps1 and an initial value, Adafactor and Adagrad move by signs where a gradient is 0 but for rounding.
+-- With their defaults, Muon, Adafactor and Adagrad move at full length where a gradient is 0 but for rounding.
 local later_optimizers = {
-  {"muon", {lr = 0.02, weight_decay = 0.1, adamw = {lr = 0.01}}}, {"lamb", {lr = 0.01, weight_decay = 0.1}},
+  {"muon", {lr = 0.02, weight_decay = 0.1, eps = 1, adamw = {lr = 0.01}}}, {"lamb", {lr = 0.01, weight_decay = 0.1}},
   {"adafactor", {lr = 0.02, eps1 = 1e-3}}, {"adagrad", {lr = 0.05, initial_accumulator_value = 0.1}},
   {"lua_rows", {lr = 0.01, weight_decay = 0.1}},
 }

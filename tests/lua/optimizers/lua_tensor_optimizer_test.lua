@@ -1,5 +1,5 @@
--- Tests optimizers of whole tensors, in Lua (zt.optimizer with scope = "tensor") and in C++: the same bits at all stages, checkpoints,
--- what `step` gets, and mistakes. Also runs on two ranks.
+-- Tests optimizers of whole tensors, in Lua (zt.optimizer with scope = "tensor") and in C++: the same bits at all stages,
+-- checkpoints, what `step` gets, and mistakes. Also runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -156,8 +156,8 @@ function TestTensorOptimizer:test_what_a_step_gets()
   lu.assertEquals(trainer:optimizer_state("head.weight").rows:size(), {VOCAB})
   trainer:set_optimizer_state("head.weight", "rows", zt.arange(VOCAB))
   lu.assertTrue(trainer:optimizer_state("head.weight").rows:equal(zt.arange(VOCAB)))
-  lu.assertErrorMsgContains("state 'rows' of parameter 'head.weight' is [29], the values are", trainer.set_optimizer_state, trainer,
-                            "head.weight", "rows", zt.zeros{3})
+  lu.assertErrorMsgContains("state 'rows' of parameter 'head.weight' is [29], the values are", trainer.set_optimizer_state,
+                            trainer, "head.weight", "rows", zt.zeros{3})
 end
 
 -- Each tensor has one owner, and the bytes are those of the plan.
@@ -173,8 +173,8 @@ end
 
 local function mistake(step, options)
   return function()
-    local optimizer = zt.optimizer(merged({name = "wrong", lr = 1, scope = "tensor", states = {m = "like"}, step = step}, options))
-    train(trainer_of(optimizer), 1, 1)
+    local base = {name = "wrong", lr = 1, scope = "tensor", states = {m = "like"}, step = step}
+    train(trainer_of(zt.optimizer(merged(base, options))), 1, 1)
   end
 end
 
