@@ -6,7 +6,6 @@
 
 #include <array>
 #include <cmath>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,8 +16,10 @@ namespace zt {
 
 namespace {
 
-const std::vector<std::pair<std::string, at::ScalarType>>& dtype_names() {
-  static const std::vector<std::pair<std::string, at::ScalarType>> names{
+using NamedDtype = std::pair<std::string, at::ScalarType>;
+
+const std::vector<NamedDtype>& dtype_names() {
+  static const std::vector<NamedDtype> names{
       {"float32", at::kFloat},
       {"float64", at::kDouble},
       {"float16", at::kHalf},
@@ -48,12 +49,10 @@ const std::vector<std::pair<std::string, at::ScalarType>>& dtype_names() {
 }  // namespace
 
 at::ScalarType parse_dtype(std::string_view name) {
-  std::vector<std::string> names;
   for (const auto& [known, dtype] : dtype_names()) {
     if (known == name) return dtype;
-    names.push_back(known);
   }
-  misuse("unknown dtype '{}'{}", name, suggest(name, names));
+  misuse("unknown dtype '{}'{}", name, suggest(name, names_of(dtype_names(), &NamedDtype::first)));
 }
 
 std::string dtype_name(at::ScalarType dtype) {

@@ -158,9 +158,8 @@ class ModelBuilder {
           "such as nn.embedding",
           reader.name, reader.kind, input);
     }
-    std::vector<std::string> known;
-    for (const auto& [name, edge] : latest_) known.push_back(name);
-    misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input, suggest(input, known));
+    misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input,
+           suggest(input, names_of(latest_, &decltype(latest_)::value_type::first)));
   }
 
   void check_sources(const Layer& layer, const PositionInfo& reader) const {
