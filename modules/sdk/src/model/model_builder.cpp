@@ -184,7 +184,7 @@ class ModelBuilder {
         model.losses.insert(place, loss);
       } else if (place->per != loss.per) {
         misuse("the loss '{}' is summed per {} in the layer '{}', and per {} in a layer before it: give it another name",
-               loss.name, name_of(loss.per), position.name, name_of(place->per));
+               loss.name, word_of(loss.per), position.name, word_of(place->per));
       }
     }
   }

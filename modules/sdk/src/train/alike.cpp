@@ -45,7 +45,7 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
   }
   for (size_t i = 0; i < info.losses.size(); ++i)
     facts.emplace_back(fmt::format("loss term {}", i + 1),
-                       fmt::format("'{}' per {}", info.losses[i].name, name_of(info.losses[i].per)));
+                       fmt::format("'{}' per {}", info.losses[i].name, word_of(info.losses[i].per)));
   for (const ParamInfo& param : info.params)
     facts.emplace_back(
         fmt::format("parameter '{}'", param.name),
