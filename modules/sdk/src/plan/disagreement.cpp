@@ -9,51 +9,43 @@ namespace zt {
 
 namespace {
 
-// A line of a program, with the words that name it.
-struct NamedLine {
-  std::string name, text;
-};
+using Lines = std::vector<std::string>;
 
-std::vector<std::string> lines_of_text(const std::string& text) {
-  std::vector<std::string> lines;
+Lines lines_of_text(const std::string& text) {
+  Lines lines;
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
 }
 
-// The lines of a program's text: the header and those of units, and the actions by their number.
-struct ProgramLines {
-  std::vector<NamedLine> heads, actions;
-};
-
-ProgramLines program_lines(const std::string& program) {
-  ProgramLines lines;
-  for (const std::string& line : lines_of_text(program)) {
-    const bool is_header = line.starts_with("program ");
-    if (is_header || line.starts_with("unit ")) lines.heads.push_back({is_header ? "the header" : "the line of a unit", line});
-    else lines.actions.push_back({fmt::format("action {}", lines.actions.size()), line});
-  }
-  return lines;
-}
-
-std::string quoted(const std::vector<NamedLine>& lines, size_t index) {
-  return index < lines.size() ? fmt::format("'{}'", lines[index].text) : "missing";
+std::string quoted(const Lines& lines, size_t index) {
+  return index < lines.size() ? fmt::format("'{}'", lines[index]) : "missing";
 }
 
 // Returns "action 12 is 'B 2 0' on rank 2 and 'R 2 0' on rank 0" for the first lines that differ.
-std::string difference(const std::vector<NamedLine>& theirs, const std::vector<NamedLine>& ours, int rank) {
-  for (size_t i = 0; i < std::max(theirs.size(), ours.size()); ++i) {
-    const bool is_same = i < theirs.size() && i < ours.size() && theirs[i].text == ours[i].text;
-    if (is_same) continue;
-    return fmt::format("{} is {} on rank {} and {} on rank 0", i < ours.size() ? ours[i].name : theirs[i].name, quoted(theirs, i),
-                       rank, quoted(ours, i));
-  }
-  return "";
+std::string differing_line(const Lines& theirs, const Lines& ours, int rank) {
+  const auto i = static_cast<size_t>(std::ranges::mismatch(theirs, ours).in1 - theirs.begin());
+  if (i == theirs.size() && i == ours.size()) return "";
+  const std::string& line = i < ours.size() ? ours[i] : theirs[i];
+  const std::string name = line.starts_with("program ") ? "the header"
+                           : line.starts_with("unit ")  ? "the line of a unit"
+                                                        : fmt::format("action {}", i);
+  return fmt::format("{} is {} on rank {} and {} on rank 0", name, quoted(theirs, i), rank, quoted(ours, i));
+}
+
+// Takes the lines of the header and of units out of a program's text.
+Lines take_heads(Lines& program) {
+  const auto actions = std::ranges::stable_partition(
+      program, [](const std::string& line) { return line.starts_with("program ") || line.starts_with("unit "); });
+  Lines heads(program.begin(), actions.begin());
+  program.erase(program.begin(), actions.begin());
+  return heads;
 }
 
 // Returns the first line of a unit or the header and the first action that differ.
-std::string difference(const ProgramLines& theirs, const ProgramLines& ours, int rank) {
-  const std::string heads = difference(theirs.heads, ours.heads, rank), actions = difference(theirs.actions, ours.actions, rank);
+std::string difference(Lines theirs, Lines ours, int rank) {
+  const std::string heads = differing_line(take_heads(theirs), take_heads(ours), rank),
+                    actions = differing_line(theirs, ours, rank);
   return heads + (heads.empty() || actions.empty() ? "" : ", and ") + actions;
 }
 
@@ -79,7 +71,7 @@ std::string first_difference(const std::vector<std::shared_ptr<const RankProgram
   const auto other = static_cast<size_t>(std::ranges::mismatch(ours, theirs).in1 - ours.begin());
   const Pair texts = exchange(other < mine.size() ? mine[other]->text() : "");
   return fmt::format("In the program of rank {}, {}.", other,
-                     difference(program_lines(texts.theirs), program_lines(texts.ours), rank));
+                     difference(lines_of_text(texts.theirs), lines_of_text(texts.ours), rank));
 }
 
 }  // namespace zt
