@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "zt/base/error.h"
-#include "zt/base/hash.h"
 
 namespace zt {
 
@@ -74,11 +73,6 @@ std::string human_bytes(int64_t bytes) {
   for (; std::abs(value) >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
   return fmt::format("{:.{}f} {}", value, std::abs(value) < 100 ? 1 : 0, kUnits[unit]);
-}
-
-uint64_t fingerprint(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous() || !tensor.is_cpu()) misuse("fingerprint needs a contiguous CPU tensor, got {}", describe(tensor));
-  return stable_hash({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
 at::Tensor large_zeros(at::IntArrayRef shape, const at::TensorOptions& options) {
