@@ -1,5 +1,7 @@
 #include "zt/model/model.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 
 #include "model_builder.h"
@@ -16,8 +18,7 @@ std::vector<int64_t> ParamInfo::logical_shape() const {
 }
 
 int64_t ParamInfo::logical_numel() const {
-  const auto shape = logical_shape();
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  return c10::multiply_integers(logical_shape());
 }
 
 std::vector<std::string> ParamInfo::cut_axes() const {
