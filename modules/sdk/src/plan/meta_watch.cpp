@@ -12,9 +12,7 @@ namespace {
 
 struct Counter {
   MetaWatch::Reading reading;
-  bool is_on = true;
   void add(int64_t bytes) {
-    if (!is_on) return;
     reading.held += bytes;
     reading.peak = std::max(reading.peak, reading.held);
     reading.allocated += std::max<int64_t>(bytes, 0);
@@ -60,7 +58,6 @@ MetaWatch::MetaWatch() {
   counter = std::make_shared<Counter>();
 }
 MetaWatch::~MetaWatch() {
-  counter->is_on = false;
   counter.reset();
 }
 

@@ -15,7 +15,7 @@ int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   predicted_ = -1;
   predicted_for_ = micro_batches;
   const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
-  sent_ = sent_by_kind(*plan_, rehearsed);
+  sent_ = sent_by_kind(plan_->rank(), plan_->main(), rehearsed, plan_->model());
   return predicted_ = rehearsed.peak_bytes();
 }
 
