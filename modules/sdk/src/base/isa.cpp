@@ -1,7 +1,5 @@
 #include "zt/base/isa.h"
 
-#include <algorithm>
-
 #include "zt/base/error.h"
 #include "zt/base/machine.h"
 

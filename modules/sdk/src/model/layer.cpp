@@ -1,7 +1,5 @@
 #include "zt/model/layer.h"
 
-#include <algorithm>
-
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/model/layer_extras.h"

@@ -1,7 +1,6 @@
 // Makes the description of a model from its layers.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "zt/model/model.h"

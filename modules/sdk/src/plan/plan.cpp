@@ -2,8 +2,6 @@
 
 #include <limits>
 #include <map>
-#include <set>
-#include <tuple>
 
 #include "execute/counts.h"
 #include "plan/disagreement.h"

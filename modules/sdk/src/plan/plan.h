@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>

@@ -4,7 +4,6 @@
 
 #include "plan/plan.h"
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
 
 namespace zt {
 
