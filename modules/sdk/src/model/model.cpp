@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "model_builder.h"
 #include "zt/base/error.h"
 #include "zt/base/regex.h"
 #include "zt/model/layer_extras.h"
@@ -40,13 +39,6 @@ Box ParamInfo::box(const Coord& coord) const {
     box.end.push_back((slice[dim] + 1) * shape[dim]);
   }
   return box;
-}
-
-Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
-  auto [info, params] = describe_model(positions_);
-  params_ = std::move(params);
-  mark_trained(info);
-  info_ = std::make_shared<const ModelInfo>(std::move(info));
 }
 
 // Sets which units and positions have something to train.
