@@ -257,10 +257,7 @@ RankPlace Plan::place() const {
 }
 
 World Plan::world_place() const {
-  World world;
-  world.rank = program_->coord().rank;
-  world.size = program_->coord().shape.world_size();
-  return world;
+  return {.rank = program_->coord().rank, .size = program_->coord().shape.world_size(), .threads = {}};
 }
 
 std::vector<Batch> Plan::cut(const StepBatch& batch) const {

@@ -20,18 +20,15 @@ std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) 
   const int64_t numel = info.logical_numel();
   if (numel == 0) return "empty";
   std::vector<double> values;
-  double first = 0;
   const int64_t blocks = std::min(kBlocks, (numel + kBlock - 1) / kBlock);
   for (int64_t b = 0; b < blocks; ++b) {
     const int64_t begin = blocks == 1 ? 0 : (std::max<int64_t>(numel - kBlock, 0)) / (blocks - 1) * b;
     const int64_t count = std::min(kBlock, numel - begin);
-    std::vector<double> block(static_cast<size_t>(count));
-    param.init(seed, info.name, begin, block);
-    if (b == 0) first = block.front();
-    values.insert(values.end(), block.begin(), block.end());
+    values.resize(values.size() + static_cast<size_t>(count));
+    param.init(seed, info.name, begin, std::span(values).last(static_cast<size_t>(count)));
   }
   const auto* bytes = reinterpret_cast<const char*>(values.data());
-  return fmt::format("{} (hash {:016x})", first, stable_hash({bytes, values.size() * sizeof(double)}));
+  return fmt::format("{} (hash {:016x})", values.front(), stable_hash({bytes, values.size() * sizeof(double)}));
 }
 
 void add_model(const Model& model, const ModelInfo& info, Facts& facts) {

@@ -166,19 +166,17 @@ Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outp
 }
 
 StepResult Runner::result(int64_t begin_ns) const {
-  StepResult result;
-  result.step = state_.step;
-  result.loss = without_nan_sign(state_.loss);
-  result.grad_norm = without_nan_sign(state_.grad_norm);
-  result.lr = state_.scalars.lr;
-  result.loss_scale = state_.loss_scale;
-  result.tokens = state_.counts.tokens;
-  result.samples = state_.counts.samples;
-  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  result.skipped = !state_.is_finite;
-  result.terms = state_.losses;
-  result.stats = runs_.parts().stats.report(state_.stats);
-  return result;
+  return {.step = state_.step,
+          .loss = without_nan_sign(state_.loss),
+          .grad_norm = without_nan_sign(state_.grad_norm),
+          .lr = state_.scalars.lr,
+          .loss_scale = state_.loss_scale,
+          .tokens = state_.counts.tokens,
+          .samples = state_.counts.samples,
+          .seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9,
+          .skipped = !state_.is_finite,
+          .terms = state_.losses,
+          .stats = runs_.parts().stats.report(state_.stats)};
 }
 
 StepResult Runner::finish_step(int64_t begin_ns) {
