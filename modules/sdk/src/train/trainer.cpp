@@ -1,6 +1,5 @@
 #include "zt/train/trainer.h"
 
-#include "alike.h"
 #include "by_hand.h"
 #include "execute/counts.h"
 #include "measure.h"
