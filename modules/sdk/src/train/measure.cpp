@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "simulate/action_times.h"
-#include "zt/base/options.h"
 #include "zt/process/trace.h"
 
 namespace zt {
