@@ -10,10 +10,6 @@ namespace zt {
 
 namespace {
 
-Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
-
 // Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
 std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const RankProgram>>& programs) {
   std::vector<std::vector<int>> kinds;
@@ -78,11 +74,12 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;
+    const std::map<std::string, int64_t> sent = sent_by_kind(rank, program, rehearsed, plan.model());
     kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
                                  {"count", static_cast<int64_t>(ranks.size())},
-                                 {"memory", table_of(memory)},
-                                 {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(sent_by_kind(rank, program, rehearsed, plan.model()))},
+                                 {"memory", Value::Table(memory.begin(), memory.end())},
+                                 {"actions", Value::Table(rank.actions.begin(), rank.actions.end())},
+                                 {"sent", Value::Table(sent.begin(), sent.end())},
                                  {"assumptions", assumptions_of(program, plan)}});
   }
   return kinds;
