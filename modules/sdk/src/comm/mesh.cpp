@@ -16,8 +16,7 @@ MeshShape::MeshShape(std::vector<AxisSize> axes, int world_size) : axes_(std::mo
   AxisSize* inferred = nullptr;
   for (auto& axis : axes_) {
     if (axis.name.empty()) misuse("a mesh axis needs a name");
-    const auto same = std::count_if(axes_.begin(), axes_.end(), [&](const AxisSize& other) { return other.name == axis.name; });
-    if (same > 1) misuse("mesh {}: axis '{}' is given twice", asked, axis.name);
+    if (std::ranges::count(axes_, axis.name, &AxisSize::name) > 1) misuse("mesh {}: axis '{}' is given twice", asked, axis.name);
     if (axis.size == -1) {
       if (inferred) misuse("mesh {}: only one axis may be -1", asked);
       inferred = &axis;

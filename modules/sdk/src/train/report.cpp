@@ -79,7 +79,6 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
     actions += fmt::format("{}{} {}", actions.empty() ? "" : ", ", count, name);
 
   std::string text = summary(plan_->model());
-  if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : program.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
   static constexpr const char* kCalls[] = {"step", "evaluate", "infer"};  // by Mode
