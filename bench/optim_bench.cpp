@@ -21,9 +21,9 @@
 #include <cstring>
 #include <iostream>
 
-#include "adam.h"
-#include "lion.h"
-#include "sgd.h"
+#include "flat/adam.h"
+#include "flat/lion.h"
+#include "flat/sgd.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt::optim {

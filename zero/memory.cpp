@@ -1,5 +1,8 @@
 #include "memory.h"
 
+#include <functional>
+#include <numeric>
+
 #include "zt/base/options.h"
 #include "zt/model/optimizer.h"
 
@@ -15,6 +18,18 @@ struct MemoryArguments {
   std::shared_ptr<Optimizer> optimizer;
   bool node_shared = false;
 };
+
+// Returns the numbers that the optimizer keeps per element of a large matrix, which most parameters are.
+int64_t states_of_matrix(const Optimizer& optimizer) {
+  ParamInfo matrix;
+  matrix.name = "weight";
+  matrix.shape = {4096, 4096};
+  matrix.numel = matrix.shape[0] * matrix.shape[1];
+  int64_t numbers = 0;
+  for (const StateInfo& state : optimizer.states_of(matrix))
+    numbers += std::accumulate(state.shape.begin(), state.shape.end(), int64_t{1}, std::multiplies<>());
+  return numbers / matrix.numel;
+}
 
 }  // namespace
 
@@ -46,7 +61,7 @@ MemoryOptions parse_memory_options(const Value& options) {
                        .bucket = given.bucket,
                        .activations = given.activations};
   if (given.states) parsed.states = *given.states;
-  if (given.optimizer) parsed.states = static_cast<int64_t>(given.optimizer->state_names().size());
+  if (given.optimizer) parsed.states = states_of_matrix(*given.optimizer);
   return parsed;
 }
 

@@ -13,7 +13,7 @@
 
 #include <CLI/CLI.hpp>
 
-#include "adam.h"
+#include "flat/adam.h"
 #include "backend/checked.h"
 #include "exchange/exchange.h"
 #include "layers/layers.h"

@@ -11,7 +11,7 @@
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
-#include "adam.h"
+#include "flat/adam.h"
 #include "mesh/mesh.h"
 #include "schedule/recipes.h"
 #include "sleep_layer.h"

@@ -1,8 +1,12 @@
 // The binding of zt.optim: optimizers and learning rate schedules for zt.trainer.
-#include "adam.h"
-#include "lion.h"
+#include "flat/adagrad.h"
+#include "flat/adam.h"
+#include "flat/lion.h"
+#include "flat/sgd.h"
 #include "schedules.h"
-#include "sgd.h"
+#include "tensor/adafactor.h"
+#include "tensor/lamb.h"
+#include "tensor/muon.h"
 #include "zt/lua/state.h"
 
 namespace zt::optim {
@@ -34,6 +38,10 @@ ZT_LUA_MODULE(optim) {
   module.function<new_optimizer<make_adam>>("adam");
   module.function<new_optimizer<make_sgd>>("sgd");
   module.function<new_optimizer<make_lion>>("lion");
+  module.function<new_optimizer<make_adagrad>>("adagrad");
+  module.function<new_optimizer<make_muon>>("muon");
+  module.function<zt::lua::made<make_lamb>>("lamb");
+  module.function<zt::lua::made<make_adafactor>>("adafactor");
   module.function<zt::lua::made<make_constant>>("constant");
   module.function<zt::lua::made<make_warmup_linear>>("warmup_linear");
   module.function<zt::lua::made<make_warmup_cosine>>("warmup_cosine");

@@ -168,7 +168,7 @@ void open_schedules(lua::Module& module) {
       .method<to_text>("text")
       .method<to_csv>("csv")
       .method<schedule_copy>("copy")
-      .getter<[](const Schedule& schedule) { return std::ssize(schedule.ranks); }>("stages")
+      .getter<[](const Schedule& schedule) { return std::ssize(schedule.ranks); }>("ranks")
       .getter<[](const Schedule& schedule) { return int64_t{schedule.chunks()}; }>("chunks")
       .getter<[](const Schedule& schedule) { return int64_t{schedule.micro_batches}; }>("micro_batches")
       .metamethod<to_text>("__tostring")

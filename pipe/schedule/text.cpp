@@ -9,7 +9,7 @@ namespace zt::pipe {
 
 namespace {
 
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 const char* const kPlacements[] = {"loop", "v", "by_stage"};
 
 class ScheduleReader {
@@ -17,14 +17,14 @@ class ScheduleReader {
   explicit ScheduleReader(const std::string& text) : stream_(text) {}
 
   PipelineSchedule read() {
-    const auto title = words("the title 'ztoolkit schedule 1'");
+    const auto title = words("the title 'ztoolkit schedule 2'");
     if (title.size() != 3 || title[0] != "ztoolkit" || title[1] != "schedule")
       misuse("{}: a schedule begins with 'ztoolkit schedule {}'", here(), kVersion);
     if (number(title[2]) != kVersion)
       misuse("{}: this is version {} of the format, and this ztoolkit reads version {}", here(), title[2], kVersion);
-    const auto header = words("stages, chunks and micro_batches");
-    if (header.size() != 6 || header[0] != "stages" || header[2] != "chunks" || header[4] != "micro_batches")
-      misuse("{}: 'stages P chunks V micro_batches M' is missing", here());
+    const auto header = words("ranks, chunks and micro_batches");
+    if (header.size() != 6 || header[0] != "ranks" || header[2] != "chunks" || header[4] != "micro_batches")
+      misuse("{}: 'ranks P chunks V micro_batches M' is missing", here());
     const int ranks = number(header[1]), chunks = number(header[3]), micro_batches = number(header[5]);
     PipelineSchedule schedule = read_placement(ranks, chunks, micro_batches);
     for (int rank = 0; rank < ranks; ++rank) read_rank(schedule, rank, ranks);
@@ -102,7 +102,7 @@ class ScheduleReader {
 
 std::string to_text(const PipelineSchedule& schedule) {
   std::string text =
-      fmt::format("ztoolkit schedule {}\nstages {} chunks {} micro_batches {}\nplacement {}", kVersion, schedule.ranks.size(),
+      fmt::format("ztoolkit schedule {}\nranks {} chunks {} micro_batches {}\nplacement {}", kVersion, schedule.ranks.size(),
                   schedule.chunks(), schedule.micro_batches, kPlacements[static_cast<size_t>(schedule.placement)]);
   if (schedule.placement == StagePlacement::by_stage) text += fmt::format(" {}", fmt::join(schedule.rank_of_stage, " "));
   text += '\n';

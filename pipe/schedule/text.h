@@ -9,8 +9,8 @@ namespace zt::pipe {
 
 // The text form:
 //
-//   ztoolkit schedule 1                 a name and the version of the format
-//   stages 2 chunks 2 micro_batches 2   ranks, stages per rank, micro-batches
+//   ztoolkit schedule 2                 a name and the version of the format
+//   ranks 2 chunks 2 micro_batches 2    ranks, stages per rank, micro-batches
 //   placement v                         loop, v, or by_stage followed by the rank of each stage
 //   rank 0: 0F0 (0F1;3B0) 3B1 ...       the steps of each rank, in order of ranks
 //   rank 1: ...

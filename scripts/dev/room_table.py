@@ -74,7 +74,11 @@ ROOMS = {
         ("lua",),
         ("models",),
     ),
-    "modules/optim": ((".",),),
+    "modules/optim": (
+        ("flat",),
+        ("tensor",),
+        (".",),
+    ),
     "modules/data": (
         ("sentencepiece", "tokens"),
         ("tokenizer", "stream"),

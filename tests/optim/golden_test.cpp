@@ -29,6 +29,9 @@ const std::map<std::string, Case>& cases() {
       {"sgd_momentum", {make_sgd, {{"lr", 0.05}, {"momentum", 0.9}, {"weight_decay", 0.1}}}},
       {"sgd_dampening", {make_sgd, {{"lr", 0.05}, {"momentum", 0.9}, {"dampening", 0.5}}}},
       {"sgd_nesterov", {make_sgd, {{"lr", 0.05}, {"momentum", 0.8}, {"nesterov", true}, {"weight_decay", 0.1}}}},
+      {"adagrad", {make_adagrad, {{"lr", 0.05}, {"weight_decay", 0.1}}}},
+      {"adagrad_start",
+       {make_adagrad, {{"lr", 0.05}, {"lr_decay", 0.1}, {"initial_accumulator_value", 0.2}, {"eps", 1e-3}}}},
   };
   return list;
 }
@@ -48,6 +51,8 @@ at::Tensor bound(const std::string& name, const Optimizer& optimizer, const at::
                  double u) {
   const auto steps = static_cast<double>(grads.size(0));
   const at::Tensor rounding = largest * (8 * steps * u);
+  // * Adagrad's sum collects 3 roundings per step; the gradient is at most its root, so the error of an update is lr * 3 t u.
+  if (name.starts_with("adagrad")) return rounding + optimizer.lr() * 8 * steps * steps * u;
   if (name.starts_with("adam")) return rounding + optimizer.lr() * 32 * 4 * steps * steps * u;
   const at::Tensor gradient = grads.abs().amax(0) + 0.1 * largest;
   return rounding + gradient * (optimizer.lr() * 4 * 100 * steps * u);

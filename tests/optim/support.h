@@ -9,9 +9,10 @@
 #include <memory>
 #include <string>
 
-#include "adam.h"
-#include "lion.h"
-#include "sgd.h"
+#include "flat/adagrad.h"
+#include "flat/adam.h"
+#include "flat/lion.h"
+#include "flat/sgd.h"
 
 namespace zt::optim::test {
 
@@ -26,6 +27,7 @@ struct Kind {
 inline std::map<std::string, Kind> kinds() {
   return {{"adamw", {make_adamw, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
           {"adam", {make_adam, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
+          {"adagrad", {make_adagrad, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
           {"sgd", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}}}},
           {"sgd momentum", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}, {"momentum", 0.9}}}},
           {"sgd nesterov", {make_sgd, {{"lr", 0.01}, {"weight_decay", 0.1}, {"momentum", 0.9}, {"nesterov", true}}}},

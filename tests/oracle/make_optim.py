@@ -24,7 +24,21 @@ OPTIMIZERS = {
     "sgd_momentum": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.1}),
     "sgd_dampening": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.9, "dampening": 0.5}),
     "sgd_nesterov": (torch.optim.SGD, {"lr": 0.05, "momentum": 0.8, "nesterov": True, "weight_decay": 0.1}),
+    "adagrad": (torch.optim.Adagrad, {"lr": 0.05, "weight_decay": 0.1}),
+    "adagrad_start": (torch.optim.Adagrad, {"lr": 0.05, "lr_decay": 0.1, "initial_accumulator_value": 0.2, "eps": 1e-3}),
 }
+
+# tests/optim/tensor_golden_test.cpp has the same list with our names.
+TENSOR_OPTIMIZERS = {
+    "muon": (torch.optim.Muon, {"lr": 0.02}),
+    "muon_plain": (torch.optim.Muon, {"lr": 0.02, "nesterov": False, "momentum": 0.8, "weight_decay": 0, "ns_steps": 3,
+                                      "adjust_lr_fn": "match_rms_adamw"}),
+    "adafactor": (torch.optim.Adafactor, {"lr": 0.05}),
+    "adafactor_decay": (torch.optim.Adafactor, {"lr": 0.05, "beta2_decay": -0.5, "eps": (1e-6, 1e-2), "d": 1.5,
+                                                "weight_decay": 0.1}),
+}
+TENSOR_STEPS = 8
+SHAPES = {"wide": (5, 9), "tall": (9, 5), "vector": (7,)}
 
 
 def make_optimizers():
@@ -46,6 +60,33 @@ def make_optimizers():
                 kept.append(param.detach().clone())
         out[name] = torch.stack(kept)
     golden.save("optim_steps", out)
+
+
+def in_doubles(self, *sizes):
+    return self
+
+
+def make_tensor_optimizers():
+    """Records whole tensors in float64 after TENSOR_STEPS updates. Muon's GEMMs, which PyTorch makes in bfloat16, are in float64:
+    torch.Tensor.bfloat16 does nothing meanwhile."""
+    generator = torch.Generator().manual_seed(6)
+    out = {}
+    bfloat16, torch.Tensor.bfloat16 = torch.Tensor.bfloat16, in_doubles
+    for shape_name, shape in SHAPES.items():
+        start = torch.randn(shape, generator=generator).double()
+        grads = torch.randn(TENSOR_STEPS, *shape, generator=generator).double()
+        out[f"{shape_name}.start"], out[f"{shape_name}.grads"] = start, grads
+        for name, (make, options) in TENSOR_OPTIMIZERS.items():
+            if name.startswith("muon") and len(shape) != 2:
+                continue
+            param = torch.nn.Parameter(start.clone())
+            optimizer = make([param], **options)
+            for step in range(TENSOR_STEPS):
+                param.grad = grads[step].clone()
+                optimizer.step()
+            out[f"{shape_name}.{name}"] = param.detach().clone()
+    torch.Tensor.bfloat16 = bfloat16
+    golden.save("optim_tensors", out)
 
 
 def rates(make, base):
@@ -104,5 +145,6 @@ def make_sums():
 
 if __name__ == "__main__":
     make_optimizers()
+    make_tensor_optimizers()
     make_schedules()
     make_sums()

@@ -27,7 +27,7 @@ TEST(Text, ComesBackEqual) {
 
 TEST(Text, IsReadable) {
   EXPECT_EQ(to_text(make_schedule("one_f_one_b", {2, 1, 2})),
-            "ztoolkit schedule 1\nstages 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0 0F1 0B0 0B1\n"
+            "ztoolkit schedule 2\nranks 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0 0F1 0B0 0B1\n"
             "rank 1: 1F0 1B0 1F1 1B1\n");
 }
 
@@ -49,11 +49,11 @@ TEST(Text, RefusesWhatItCannotRead) {
     }
   }
   const auto message = [](const std::string& text) { return message_of<Misuse>([&] { from_text(text); }); };
-  EXPECT_CONTAINS(message("ztoolkit schedule 2\n"), "line 1: this is version 2 of the format, and this ztoolkit reads version 1");
-  EXPECT_CONTAINS(message("stages 2\n"), "a schedule begins with 'ztoolkit schedule 1'");
-  EXPECT_CONTAINS(message("ztoolkit schedule 1\nstages 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0\n"),
+  EXPECT_CONTAINS(message("ztoolkit schedule 1\n"), "line 1: this is version 1 of the format, and this ztoolkit reads version 2");
+  EXPECT_CONTAINS(message("ranks 2\n"), "a schedule begins with 'ztoolkit schedule 2'");
+  EXPECT_CONTAINS(message("ztoolkit schedule 2\nranks 2 chunks 1 micro_batches 2\nplacement loop\nrank 0: 0F0\n"),
                   "the list of rank 1 of 2 is missing: it is cut short");
-  EXPECT_CONTAINS(message("ztoolkit schedule 1\nstages 1 chunks 1 micro_batches 1\nplacement loop\nrank 0: 0X0\n"),
+  EXPECT_CONTAINS(message("ztoolkit schedule 2\nranks 1 chunks 1 micro_batches 1\nplacement loop\nrank 0: 0X0\n"),
                   "line 4: '0X0' is no task");
   EXPECT_CONTAINS(message(whole + "rank 2: 0F0\n"), "there is more than the 2 ranks");
 }

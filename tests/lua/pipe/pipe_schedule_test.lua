@@ -6,7 +6,7 @@ local TestSchedules = {}
 
 function TestSchedules:test_by_name()
   local schedule = pipe.schedule.one_f_one_b{ranks = 2, micro_batches = 2}
-  lu.assertEquals({schedule.stages, schedule.chunks, schedule.micro_batches}, {2, 1, 2})
+  lu.assertEquals({schedule.ranks, schedule.chunks, schedule.micro_batches}, {2, 1, 2})
   lu.assertEquals(tostring(schedule:rank(0)), "0F0 0F1 0B0 0B1")
   lu.assertEquals(#schedule:rank(1), 4)
   for _, name in ipairs(pipe.schedule.names()) do
@@ -87,7 +87,7 @@ function TestSchedules:test_sizes_are_bounded()
   refused(most, schedule.search, {ranks = 46341, chunks = 46341, micro_batches = 1, costs = {F = 1, I = 1, W = 1}})
   refused(most, schedule.interleaved, {ranks = 46341, chunks = 46341, micro_batches = 1})
   refused("a pipeline schedule of 10000000000 stages", schedule.from_text,
-          "ztoolkit schedule 1\nstages 100000 chunks 100000 micro_batches 1\nplacement loop\n")
+          "ztoolkit schedule 2\nranks 100000 chunks 100000 micro_batches 1\nplacement loop\n")
   local tasks = "1048576 stages and 1048576 micro-batches has 1099511627776 forwards: at most 67108864 are allowed"
   refused(tasks, schedule.empty, {ranks = 2 ^ 20, micro_batches = 2 ^ 20})
   refused("a pipeline schedule of 2147483648 micro-batches: give a number from 1 to 1048576", schedule.from_csv, "0F2147483647\n")

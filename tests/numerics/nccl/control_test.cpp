@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "adam.h"
+#include "flat/adam.h"
 #include "comm/nccl/nccl_fake.h"
 #include "layers/layers.h"
 #include "mesh/make_backend.h"

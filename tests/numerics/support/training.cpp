@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "adam.h"
+#include "flat/adam.h"
 #include "layers/layers.h"
-#include "lion.h"
+#include "flat/lion.h"
 #include "mesh/mesh.h"
 #include "providers.h"
-#include "sgd.h"
+#include "flat/sgd.h"
 #include "shard.h"
 #include "support/spawn.h"
 #include "zt/program/recompute.h"

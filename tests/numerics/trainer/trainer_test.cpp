@@ -2,7 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "adam.h"
+#include "flat/adam.h"
 #include "layers/layers.h"
 #include "numerics/support/training.h"
 #include "support/spawn.h"

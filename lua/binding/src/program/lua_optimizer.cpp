@@ -7,6 +7,7 @@
 
 #include "binding_state.h"
 #include "box.h"
+#include "program/optimizer_states.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/param_groups.h"
@@ -16,7 +17,7 @@ namespace zt::lua {
 namespace {
 
 struct LuaOptimizerOptions : CommonOptions {
-  std::string name;
+  std::string name, scope = "element";
   Value::Table states;
   std::shared_ptr<Callable> step;
 };
@@ -45,8 +46,14 @@ std::vector<SegmentRun> runs_of(std::span<const Segment> segments, const GroupTa
 class LuaOptimizer final : public Optimizer {
  public:
   explicit LuaOptimizer(const LuaOptimizerOptions& options)
-      : name_(options.name), lr_(options.lr), groups_("zt.optimizer", options), step_(options.step), place_(step_->place()) {
-    for (const auto& [name, like] : options.states) states_.push_back(name);
+      : name_(options.name),
+        lr_(options.lr),
+        groups_("zt.optimizer", options),
+        scope_(options.scope == "tensor" ? Scope::tensor : Scope::element),
+        shapes_(options.states),
+        step_(options.step),
+        place_(step_->place()) {
+    for (const auto& [name, shape] : shapes_) states_.push_back(name);
   }
 
   std::string kind() const override { return name_; }
@@ -54,6 +61,29 @@ class LuaOptimizer final : public Optimizer {
   std::vector<std::string> state_names() const override { return states_; }
   int group_of(const ParamInfo& param) const override { return groups_.group_of(param); }
   void check(const ModelInfo& model) const override { groups_.check(model); }
+  Scope scope(const ParamInfo&) const override { return scope_; }
+
+  std::vector<StateInfo> states_of(const ParamInfo& param) const override {
+    std::vector<StateInfo> states;
+    for (const auto& [name, shape] : shapes_) {
+      states.push_back(with_context([&] { return fmt::format("zt.optimizer.states.{} for '{}' at {}", name, param.name, place_); },
+                                    [&] { return state_of(name, shape, param.logical_shape()); }));
+    }
+    return states;
+  }
+
+  void step_tensor(const OwnedTensor& tensor, const at::Tensor& grad, const Scalars& scalars) const override {
+    const ParamInfo& param = tensor.param;
+    with_context([&] { return fmt::format("in the step of the optimizer '{}' at {}, for '{}'", name_, place_, param.name); },
+                 [&] {
+                   std::vector<at::Tensor> own{tensor.values, grad};
+                   for (const std::string& name : states_) own.push_back(tensor.state.at(name));
+                   call(own, [&](lua_State* L) { push_info(L, groups_.at(tensor.group), param, scalars); });
+                   if (tensor.values.sum().isfinite().item<bool>()) return;
+                   const at::Tensor finite = tensor.values.isfinite().view({-1});
+                   if (!finite.all().item<bool>()) refuse_value(tensor.values.view({-1}), first_of(finite.logical_not()), 0, param.name);
+                 });
+  }
 
   void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const override {
     const int64_t longest = std::min(kBlock, shard.master.numel());
@@ -77,14 +107,15 @@ class LuaOptimizer final : public Optimizer {
                   const at::Tensor& scratch) const {
     const at::Tensor p = block.of(shard.master), g = scratch.narrow(0, 0, p.numel());
     g.copy_(block.of(grad)).mul_(scalars.grad_scale);
-    call(shard, p, g, block, run, scalars);
+    std::vector<at::Tensor> own{p, g};
+    for (const std::string& name : states_) own.push_back(block.of(shard.state.at(name)));
+    call(own, [&](lua_State* L) { push_info(L, block, run, scalars, shard.model); });
     if (!p.sum().isfinite().item<bool>()) refuse_values(p, block, run, shard.model);
     if (shard.copy.defined()) block.of(shard.copy).copy_(p);
   }
 
-  // Calls step(info, p, g, state).
-  void call(FlatState& shard, const at::Tensor& p, const at::Tensor& g, const Block& block, const SegmentRun& run,
-            const Scalars& scalars) const {
+  // Calls step(info, p, g, state). `own`: p, g and the states.
+  void call(const std::vector<at::Tensor>& own, const std::function<void(lua_State*)>& push_info) const {
     lua_State* L = step_->begin();
     const int function = lua_gettop(L);
     const TensorScope allocated(binding_state(L).memory);
@@ -92,15 +123,13 @@ class LuaOptimizer final : public Optimizer {
     const StackScope restored(L, function - 1, [&] {
       for (; lent > function; --lent) expire_shard(L, lent);
     });
-    std::vector<at::Tensor> own{p, g};
-    for (const std::string& name : states_) own.push_back(block.of(shard.state.at(name)));
     for (const at::Tensor& tensor : own) {
       push(L, tensor.detach());
       ++lent;
     }
     const int first = function + 1;
     lua_pushvalue(L, function);
-    push_info(L, block, run, scalars, shard.model);
+    push_info(L);
     lua_pushvalue(L, first);
     lua_pushvalue(L, first + 1);
     lua_createtable(L, 0, static_cast<int>(states_.size()));
@@ -125,17 +154,35 @@ class LuaOptimizer final : public Optimizer {
     }
   }
 
-  // info: {lr, step, decay, grad_scale, parts = {{name, begin, count, first, is_matrix}}}
-  void push_info(lua_State* L, const Block& block, const SegmentRun& run, const Scalars& scalars, const ModelInfo* model) const {
-    lua_createtable(L, 0, 5);
-    const auto set = [&](const char* name, double value) {
-      lua_pushnumber(L, value);
-      lua_setfield(L, -2, name);
-    };
-    set("lr", scalars.lr * run.group.lr_scale);
-    set("step", static_cast<double>(scalars.step));
-    set("decay", run.group.weight_decay);
-    set("grad_scale", scalars.grad_scale);
+  static void set(lua_State* L, const char* name, double value) {
+    lua_pushnumber(L, value);
+    lua_setfield(L, -2, name);
+  }
+
+  // Pushes {lr, step, decay, grad_scale}.
+  static void push_numbers(lua_State* L, const ParamGroup& group, const Scalars& scalars) {
+    lua_createtable(L, 0, 7);
+    set(L, "lr", scalars.lr * group.lr_scale);
+    set(L, "step", static_cast<double>(scalars.step));
+    set(L, "decay", group.weight_decay);
+    set(L, "grad_scale", scalars.grad_scale);
+  }
+
+  // Pushes the numbers and {name, shape, is_matrix} of a whole tensor.
+  static void push_info(lua_State* L, const ParamGroup& group, const ParamInfo& param, const Scalars& scalars) {
+    push_numbers(L, group, scalars);
+    push(L, param.name);
+    lua_setfield(L, -2, "name");
+    const std::vector<int64_t> shape = param.logical_shape();
+    push(L, Value(Value::List(shape.begin(), shape.end())));
+    lua_setfield(L, -2, "shape");
+    push(L, param.is_matrix);
+    lua_setfield(L, -2, "is_matrix");
+  }
+
+  // Pushes the numbers and parts = {{name, begin, count, first, is_matrix}}.
+  static void push_info(lua_State* L, const Block& block, const SegmentRun& run, const Scalars& scalars, const ModelInfo* model) {
+    push_numbers(L, run.group, scalars);
     lua_newtable(L);
     int count = 0;
     for (const Segment& segment : run.segments) {
@@ -145,9 +192,9 @@ class LuaOptimizer final : public Optimizer {
       lua_createtable(L, 0, 5);
       push(L, param.name);
       lua_setfield(L, -2, "name");
-      set("begin", static_cast<double>(begin - block.begin));
-      set("count", static_cast<double>(end - begin));
-      set("first", static_cast<double>(segment.first + begin - segment.begin));
+      set(L, "begin", static_cast<double>(begin - block.begin));
+      set(L, "count", static_cast<double>(end - begin));
+      set(L, "first", static_cast<double>(segment.first + begin - segment.begin));
       push(L, param.is_matrix);
       lua_setfield(L, -2, "is_matrix");
       lua_rawseti(L, -2, ++count);
@@ -159,37 +206,29 @@ class LuaOptimizer final : public Optimizer {
   static void refuse_values(const at::Tensor& p, const Block& block, const SegmentRun& run, const ModelInfo* model) {
     const at::Tensor finite = p.isfinite();
     if (finite.all().item<bool>()) return;
-    const int64_t place = finite.logical_not().to(at::kByte).argmax().item<int64_t>(), in_shard = block.begin + place;
+    const int64_t place = first_of(finite.logical_not()), in_shard = block.begin + place;
     const auto segment = std::ranges::find_if(run.segments, [&](const Segment& each) { return in_shard < each.end; });
-    misuse("it made element {} of '{}' {}: does it divide by a number that can be 0?", segment->first + in_shard - segment->begin,
-           model ? model->params.at(segment->param).name : "a parameter", p[place].item<double>());
+    refuse_value(p, place, segment->first + in_shard - segment->begin - place,
+                 model ? model->params.at(segment->param).name : "a parameter");
+  }
+
+  static int64_t first_of(const at::Tensor& is_wanted) { return is_wanted.to(at::kByte).argmax().item<int64_t>(); }
+
+  // `before`: the elements of the parameter before the first one of `flat`.
+  [[noreturn]] static void refuse_value(const at::Tensor& flat, int64_t place, int64_t before, const std::string& name) {
+    misuse("it made element {} of '{}' {}: does it divide by a number that can be 0?", before + place, name,
+           flat[place].item<double>());
   }
 
   std::string name_;
   double lr_;
   GroupTable groups_;
-  std::vector<std::string> states_;
+  Scope scope_;
+  Value::Table shapes_;              // of the states, by name: a word or a function
+  std::vector<std::string> states_;  // their names
   std::shared_ptr<Callable> step_;
   std::string place_;
 };
-
-std::string check_name(const std::string& name) {
-  const auto is_word = [](char each) { return (each >= 'a' && each <= 'z') || (each >= '0' && each <= '9') || each == '_'; };
-  if (!name.empty() && std::ranges::all_of(name, is_word)) return {};
-  return "must consist of lower-case letters, digits and '_': checkpoints name the optimizer by it";
-}
-
-std::string check_states(const Value::Table& states) {
-  for (const auto& [name, given] : states) {
-    const auto* like = given.get_if<std::string>();
-    if (!check_name(name).empty()) return fmt::format("has the name '{}': use lower-case letters, digits and '_'", name);
-    if (!like || *like != "like") {
-      return fmt::format("has {} = {}: give \"like\", a number per parameter", name,
-                         like ? "\"" + *like + "\"" : given.type_name());
-    }
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -199,10 +238,15 @@ int make_lua_optimizer(lua_State* L) {
       common_options(Schema<Options>("zt.optimizer"))
           .required("name", &Options::name, "the kind that checkpoints and reports name", Check<std::string>(check_name))
           .required("step", &Options::step, "function(info, p, g, state), which updates p and the tensors of state in place")
+          .optional("scope", &Options::scope, "what step gets: \"element\", flat parts, or \"tensor\", one whole parameter",
+                    one_of({"element", "tensor"}))
           .optional("states", &Options::states, "{name = \"like\"}: tensors of a number per parameter, zeros at the start",
                     Check<Value::Table>(check_states));
   const std::shared_ptr<Optimizer> optimizer =
-      schema.make(check_value(L, 1), [](const Options& options) { return std::make_shared<LuaOptimizer>(options); });
+      schema.make(check_value(L, 1), [](const Options& options) {
+        if (options.scope == "element") check_flat(options.states);
+        return std::make_shared<LuaOptimizer>(options);
+      });
   push(L, optimizer);
   return 1;
 }

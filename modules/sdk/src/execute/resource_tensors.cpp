@@ -35,8 +35,17 @@ List grad_tensors(const Resource& resource, const StepState& state) {
 
 List state_tensors(const Resource& resource, const StepState& state) {
   List list;
-  for (const auto& [name, tensor] : unit_of(resource, state).state) list.push_back({"state." + name, tensor});
+  const Unit& unit = unit_of(resource, state);
+  for (const auto& [name, tensor] : unit.state) list.push_back({"state." + name, tensor});
+  for (const UpdatedPart& part : unit.parts) {
+    for (const auto& [name, tensor] : part.state)
+      list.push_back({"state." + name, tensor, Memory::own, state.model->params[part.param].name});
+  }
   return list;
+}
+
+List staging_tensors(const Resource& resource, const StepState& state) {
+  return {{"staging", unit_of(resource, state).staging, Memory::slot}};
 }
 
 List buffer_tensors(const Resource& resource, const StepState& state) {
@@ -65,6 +74,7 @@ List output_tensors(const Resource& resource, const StepState& state) {
   set_tensors(resource::master, master_tensors);
   set_tensors(resource::grad, grad_tensors);
   set_tensors(resource::state, state_tensors);
+  set_tensors(resource::staging, staging_tensors);
   set_tensors(resource::buffers, buffer_tensors);
   set_tensors(resource::value, output_tensors<&ValueStore::get>);
   set_tensors(resource::value_grad, output_tensors<&ValueStore::gradient>);

@@ -43,38 +43,10 @@ Work start_count(const Action& action, StepParts& parts, StepState& state) {
   return {};
 }
 
-// Returns the segments cut to slice `part` of `parts` slices of the shard.
-std::vector<Segment> slice_of(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
-  const int64_t size = (chunk + parts - 1) / parts;
-  std::vector<Segment> inside;
-  for (Segment segment : segments) {
-    const int64_t before = segment.begin;
-    segment.begin = std::max(segment.begin, part * size);
-    segment.first += segment.begin - before;
-    segment.end = std::min(segment.end, (part + 1) * size);
-    if (segment.begin < segment.end) inside.push_back(segment);
-  }
-  return inside;
-}
-
-Work start_step(const Action& action, const Optimizer& optimizer, const std::vector<Segment>& updates, StepState& state) {
-  if (!state.is_finite || state.failure) return {};  // the trainer reports it or ends the run
-  Unit& unit = state.units[action.target];
-  Scalars scalars = state.scalars;
-  const double clip = state.clip > 0 ? std::min(1.0, state.clip / (state.grad_norm + 1e-6)) : 1;  // as clip_grad_norm_ of torch
-  scalars.grad_scale = clip / state.grad_divisor;
-  FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor(), state.model};
-  const int64_t parts = action.number("parts", 1);
-  if (parts == 1) optimizer.step(shard, unit.grad_shard, updates, scalars);
-  else optimizer.step(shard, unit.grad_shard, slice_of(updates, unit.layout.chunk, action.number("part", 0), parts), scalars);
-  return {};
-}
-
 }  // namespace
 
 // The handlers of what a step shares refer to parts of `layers`, which the handlers of F and B keep alive.
-Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, std::shared_ptr<const Optimizer> optimizer,
-                                 std::vector<std::vector<Segment>> updates) {
+Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, const std::shared_ptr<Updater>& updater) {
   const Kinds& kinds = Kinds::get();
   StepParts& parts = layers->parts();
   const auto compute = [&](auto run) {
@@ -91,8 +63,8 @@ Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, std::
     if (state.is_finite && !state.failure) parts.stats.update_layer(action.target, state.stats);
     return Work();
   };
-  const auto step = [optimizer = std::move(optimizer), updates = std::move(updates)](const Action& action, StepState& state) {
-    return start_step(action, *optimizer, updates[action.target], state);
+  const auto of_updater = [&updater](Work (Updater::*start)(const Action&, StepState&) const) {
+    return handler_of([updater, start](const Action& action, StepState& state) { return ((*updater).*start)(action, state); });
   };
   return {
       {kinds.count, handler_of([&parts](const Action& a, StepState& state) { return start_count(a, parts, state); })},
@@ -106,7 +78,9 @@ Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, std::
       {kinds.reduce_tie, handler_of(tie)},
       {kinds.norm, handler_of([&parts](const Action& a, StepState& state) { return start_norm(a, parts, state); })},
       {kinds.update, handler_of(update)},
-      {kinds.step, handler_of(step)},
+      {kinds.step, of_updater(&Updater::step)},
+      {kinds.gather_tensors, of_updater(&Updater::gather)},
+      {kinds.scatter_tensors, of_updater(&Updater::scatter)},
   };
 }
 

@@ -1,4 +1,4 @@
-// Handlers of the kinds that every program has: COUNT, F, R, B, NORM, STEP.
+// Handlers of the kinds that every program has: COUNT, F, R, B, NORM, STEP and others.
 #pragma once
 
 #include <memory>
@@ -6,14 +6,13 @@
 #include <vector>
 
 #include "execute/step/layer_runs.h"
+#include "execute/update/updater.h"
 #include "zt/execute/executor.h"
-#include "zt/model/optimizer.h"
 
 namespace zt {
 
-// Returns the handlers. `updates`: by unit, the segments of this rank's shard.
-Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, std::shared_ptr<const Optimizer> optimizer,
-                                 std::vector<std::vector<Segment>> updates);
+// Returns the handlers. `updater` is null where nothing is updated.
+Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, const std::shared_ptr<Updater>& updater);
 
 // NORM: sums losses, statistics and the gradient norm over all ranks and tells them of a failure.
 Work start_norm(const Action& action, StepParts& parts, StepState& state);

@@ -1,10 +1,20 @@
 #include "zt/model/unit.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "zt/base/error.h"
 
 namespace zt {
+
+int64_t UpdatedPart::state_bytes(at::ScalarType master) const {
+  int64_t bytes = 0;
+  for (const StateInfo& info : states) {
+    bytes += std::accumulate(info.shape.begin(), info.shape.end(), int64_t{1}, std::multiplies<>()) *
+             static_cast<int64_t>(c10::elementSize(info.dtype_with(master)));
+  }
+  return bytes;
+}
 
 FlatLayout::FlatLayout(int64_t numel, int ranks) : numel(numel), ranks(ranks) {
   if (numel < 0) misuse("a flat layout cannot have {} elements: give 0 or more", numel);

@@ -45,6 +45,11 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   make(shared.grad, precision.grads, {replica_axes.empty() ? axes : replica_axes}, unit.grad, unit.grad_shard);
   const at::TensorOptions exact = unit.full.options().dtype(precision.master());
   if (precision.is_mixed()) unit.master = large_zeros({layout.chunk}, exact);
+  for (UpdatedPart& part : unit.parts) {
+    for (const StateInfo& info : part.states)
+      part.state[info.name] = large_zeros(info.shape, exact.dtype(info.dtype_with(precision.master())));
+  }
+  if (!unit.owners.empty()) return;
   for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
 }
 

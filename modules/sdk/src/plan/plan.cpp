@@ -7,6 +7,7 @@
 
 #include "execute/counts.h"
 #include "plan/plan_links.h"
+#include "plan/tensor_pass.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/gemm/gemm_choice.h"
@@ -20,7 +21,7 @@ Communicator* control_of_all(const Program& program) {
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
                                        Mode untrained) {
-  const std::shared_ptr<Plan> plan(new Plan(std::move(program), std::move(optimizer), untrained));
+  const std::shared_ptr<Plan> plan(new Plan(with_tensor_moves(std::move(program), optimizer), optimizer, untrained));
   const Coord coord = plan->program_->coord();
   for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);
@@ -52,6 +53,10 @@ const RankProgram& Plan::rank_program(Mode mode) const {
 
 std::vector<std::string> Plan::state_names() const {
   return optimizer_ ? optimizer_->state_names() : std::vector<std::string>();
+}
+
+std::vector<StateInfo> Plan::states_of(const ParamInfo& param) const {
+  return optimizer_ ? optimizer_->states_of(param) : std::vector<StateInfo>();
 }
 
 namespace {
@@ -208,7 +213,7 @@ RankUnits Plan::describe_rank(const Coord& coord) const {
                               : std::make_shared<const RankProgram>(program_->build(mode, coord)));
   std::vector<const RankProgram*> programs;
   for (const auto& each : of_rank) programs.push_back(each.get());
-  RankUnits held = describe_units(model(), programs, coord);
+  RankUnits held = describe_units(model(), programs, coord, optimizer_.get());
   set_holders(held.units, coord);
   return held;
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "execute/update/tensor_exchange.h"
+#include "model/tensor_owners.h"
 #include "model/unit_build.h"
 #include "zt/base/tensor.h"
 
@@ -18,13 +20,19 @@ std::set<int> units_summed_apart(const RankProgram& program) {
   return units;
 }
 
-RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord) {
+RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord,
+                         const Optimizer* optimizer) {
   const RankProgram& main = *programs.front();
   RankUnits held;
   for (size_t u = 0; u < model.units.size(); ++u)
     held.units.push_back(describe_unit(model, static_cast<int>(u), main.units[u], coord));
+  if (optimizer) assign_owners(model, *optimizer, coord, held.units);
+  std::vector<int64_t> staged;
+  for (const Unit& unit : held.units)
+    staged.push_back(unit.gathers_tensors ? TensorExchange(model, unit, coord).staging_elements() : 0);
   held.slots.by_type = {{resource::param, parameter_slots(programs, model, held.units)},
-                        {resource::grad, gradient_slots(main, model, held.units)}};
+                        {resource::grad, gradient_slots(main, model, held.units)},
+                        {resource::staging, staging_slots(main, staged)}};
   return held;
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/plan/slots.h"
 #include "zt/program/program.h"
@@ -17,7 +18,7 @@ struct RankPlan {
   std::map<std::string, int64_t> actions;  // number per step, by kind
   std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
   // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
-  // gradients, optimizer, buckets (send buffers of gradients).
+  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buckets (send buffers of gradients).
   std::vector<std::pair<std::string, int64_t>> held;
   bool operator==(const RankPlan&) const = default;
 };
@@ -38,8 +39,9 @@ struct RankBasis {
 // Returns that from which the cost of an action of the rank follows. It keeps references to what `basis` refers to.
 CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& action);
 
-// `programs`: the rank's programs of all modes, the main one first. Pure.
-RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord);
+// `programs`: the rank's programs of all modes, the main one first. `optimizer` may be null. Pure.
+RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord,
+                         const Optimizer* optimizer = nullptr);
 
 // Pure.
 RankPlan plan_rank(const RankBasis& basis, const Coord& coord);

@@ -102,7 +102,7 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& progr
 // Runs the layers' actions, moves values by `moved`, and does nothing else.
 Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
-  Executor::Handlers handlers = step_handlers(layers, nullptr, {});
+  Executor::Handlers handlers = step_handlers(layers, nullptr);
   const auto tie = [&gradients = layers->parts().gradients](const Action& action, StepState& state) {
     gradients.rehearse_over_holders(state.units.at(action.target));
     return Work();

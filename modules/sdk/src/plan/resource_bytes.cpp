@@ -55,7 +55,18 @@ int64_t master_bytes(const RankBasis& basis) {
 }
 
 int64_t state_bytes(const RankBasis& basis) {
-  return updated_bytes(basis) * basis.optimizer_states;
+  const at::ScalarType master = basis.program.precision.master();
+  int64_t bytes = 0;
+  for (const Unit& unit : basis.held.units) {
+    if (unit.owners.empty() && basis.model.units[unit.index].trainable)
+      bytes += unit.layout.chunk * basis.optimizer_states * size_of(master);
+    for (const UpdatedPart& part : unit.parts) bytes += part.state_bytes(master);
+  }
+  return bytes;
+}
+
+int64_t staging_bytes(const RankBasis& basis) {
+  return basis.held.slots.of(resource::staging).total() * size_of(basis.program.precision.master());
 }
 
 // Attaches the functions when the library is loaded.
@@ -64,6 +75,7 @@ int64_t state_bytes(const RankBasis& basis) {
   set_bytes(resource::master, master_bytes);
   set_bytes(resource::grad, grad_bytes);
   set_bytes(resource::state, state_bytes);
+  set_bytes(resource::staging, staging_bytes);
   return true;
 }();
 

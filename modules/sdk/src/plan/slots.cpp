@@ -37,8 +37,8 @@ class Held {
 // Goes through the units in the order in which they first hold a buffer. Each takes the free slot that fits best.
 class Assignment {
  public:
-  Assignment(const std::vector<std::vector<Interval>>& held, const std::vector<Unit>& units) : held_(held), units_(units) {
-    slots_.of_unit.assign(units.size(), -1);
+  Assignment(const std::vector<std::vector<Interval>>& held, std::vector<int64_t> sizes) : held_(held), sizes_(std::move(sizes)) {
+    slots_.of_unit.assign(held.size(), -1);
   }
 
   Slots make() {
@@ -54,7 +54,7 @@ class Assignment {
 
  private:
   void assign(size_t unit) {
-    const int64_t size = units_[unit].layout.padded();
+    const int64_t size = sizes_[unit];
     int best = -1;
     int64_t least_growth = std::numeric_limits<int64_t>::max(), least_room = least_growth;
     for (int slot = 0; slot < static_cast<int>(slots_.sizes.size()); ++slot) {
@@ -76,10 +76,16 @@ class Assignment {
   }
 
   const std::vector<std::vector<Interval>>& held_;
-  const std::vector<Unit>& units_;
+  std::vector<int64_t> sizes_;  // elements by unit
   std::vector<Held> holders_;  // by slot
   Slots slots_;
 };
+
+std::vector<int64_t> padded_sizes(const std::vector<Unit>& units) {
+  std::vector<int64_t> sizes;
+  for (const Unit& unit : units) sizes.push_back(unit.layout.padded());
+  return sizes;
+}
 
 bool writes_gradient(const Resources& resources, int unit) {
   return std::any_of(resources.writes.begin(), resources.writes.end(), [&](const Resource& resource) {
@@ -120,7 +126,7 @@ Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelI
       }
     }
   }
-  return Assignment(held, units).make();
+  return Assignment(held, padded_sizes(units)).make();
 }
 
 Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units) {
@@ -155,7 +161,18 @@ Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const 
       if (next != backwards.end()) interval.end = *next;
     }
   }
-  return Assignment(held, units).make();
+  return Assignment(held, padded_sizes(units)).make();
+}
+
+Slots staging_slots(const RankProgram& training, const std::vector<int64_t>& sizes) {
+  std::vector<std::vector<Interval>> held(sizes.size());
+  for (int index = 0; index < static_cast<int>(training.actions.size()); ++index) {
+    const Action& action = training.actions[static_cast<size_t>(index)];
+    if (action.kind == Kinds::get().gather_tensors) held[static_cast<size_t>(action.target)].push_back({0, index, index});
+    if (action.kind == Kinds::get().scatter_tensors && !held[static_cast<size_t>(action.target)].empty())
+      held[static_cast<size_t>(action.target)].back().end = index;
+  }
+  return Assignment(held, sizes).make();
 }
 
 }  // namespace zt

@@ -70,6 +70,18 @@ Cost norm_cost(const Action&, const CostBasis& basis) {
   return cost;
 }
 
+// Each rank sends the values and gradients of its part of the tensors to their owners.
+Cost gather_tensors_cost(const Action& action, const CostBasis& basis) {
+  const Unit& unit = basis.units[action.target];
+  const int64_t elements = unit.layout.ranks > 1 ? unit.layout.chunk : 0;
+  return one_way(2 * elements * size_of(basis.program.precision.master()), basis.ranks);
+}
+
+// A whole unit is sent by its owners to all ranks, and of a sharded one to each rank its part.
+Cost scatter_tensors_cost(const Action& action, const CostBasis& basis) {
+  return one_way(basis.units[action.target].layout.chunk * size_of(basis.program.precision.master()), basis.ranks);
+}
+
 // Reads the gradient, reads and writes master parameters and optimizer state, and writes the rounded copy.
 Cost step_cost(const Action& action, const CostBasis& basis) {
   const Precision& types = basis.program.precision;

@@ -12,5 +12,7 @@ Cost reduce_tie_cost(const Action& action, const CostBasis& basis);
 Cost unshard_cost(const Action& action, const CostBasis& basis);
 Cost norm_cost(const Action& action, const CostBasis& basis);
 Cost step_cost(const Action& action, const CostBasis& basis);
+Cost gather_tensors_cost(const Action& action, const CostBasis& basis);
+Cost scatter_tensors_cost(const Action& action, const CostBasis& basis);
 
 }  // namespace zt

@@ -104,8 +104,21 @@ Resources step_resources(const Action& action, const ModelInfo&) {
     const auto part = static_cast<int32_t>(action.number("part", 0)), parts = static_cast<int32_t>(action.number("parts", 1));
     return Resource{.type = type, .index = action.target, .part = part, .parts = parts};
   };
-  return {.reads = {{resource::scalars}, slice(resource::grad)},
-          .writes = {slice(resource::master), slice(resource::state), slice(resource::param)}};
+  Resources resources{.reads = {{resource::scalars}, slice(resource::grad)},
+                      .writes = {slice(resource::master), slice(resource::state), slice(resource::param)}};
+  if (action.flag("staged")) resources.writes.push_back({resource::staging, action.target});
+  return resources;
+}
+
+Resources gather_tensors_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {{resource::scalars}, {resource::grad, action.target}, {resource::master, action.target}},
+          .writes = {{resource::staging, action.target}}};
+}
+
+Resources scatter_tensors_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {{resource::scalars}},
+          .writes = {{resource::master, action.target}, {resource::param, action.target}},
+          .frees = {{resource::staging, action.target}}};
 }
 
 Resources update_resources(const Action& action, const ModelInfo& model) {
@@ -210,9 +223,14 @@ Kinds add_known_kinds() {
   kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, nullptr, {});
   kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"}, norm_cost);
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
-                           {{"part", "parts"}, true, false, check_step});
+                           {{"part", "parts", "staged"}, true, false, check_step});
   kinds.update = add_kind({"UPDATE", Target::position, false, "updates the tensors that a layer changes itself", update_resources,
                            Role::update, nullptr, AttributeRule{{}, true}});
+  kinds.gather_tensors = add_of_unit("GATHER_TENSORS", gather_tensors_resources,
+                                     "brings a unit's tensors, with their gradients, to the ranks that update them whole",
+                                     Role::update, gather_tensors_cost, {{"axes", "wait"}, true, true});
+  kinds.scatter_tensors = add_of_unit("SCATTER_TENSORS", scatter_tensors_resources, "brings their new values back", Role::update,
+                                      scatter_tensors_cost, {{"axes", "wait"}, true, true});
   return kinds;
 }
 

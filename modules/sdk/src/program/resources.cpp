@@ -16,7 +16,7 @@ namespace zt {
 namespace {
 
 // In the order of the constants in `resource`.
-std::array<std::pair<ResourceId, ResourceType>, 10> sdk_types() {
+std::array<std::pair<ResourceId, ResourceType>, 11> sdk_types() {
   return {{
       {resource::param, {"param", Index::unit, false, true, "parameters", "", "the full parameters of a unit"}},
       {resource::master, {"master", Index::unit, false, true, "master", "model", "the owned part that the optimizer updates"}},
@@ -28,6 +28,8 @@ std::array<std::pair<ResourceId, ResourceType>, 10> sdk_types() {
       {resource::buffers, {"buffers", Index::layer, false, false, "", "model", "the tensors that a layer changes itself"}},
       {resource::deferred, {"deferred", Index::position, true, false, "", "", "weight gradients that I has left to W"}},
       {resource::scalars, {"scalars", Index::none, false, false, "", "", "counts, norm and loss of the step"}},
+      {resource::staging,
+       {"staging", Index::unit, false, false, "staging", "", "a unit's tensors on their way to the ranks that update them whole"}},
   }};
 }
 

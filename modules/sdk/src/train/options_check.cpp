@@ -16,10 +16,6 @@ void check_optimizer(const Optimizer& optimizer, const ModelInfo& model) {
         "all parameters of the model are frozen, so the optimizer has nothing to train: freeze fewer, or make the trainer without an "
         "optimizer, which evaluates and infers");
   }
-  if (optimizer.scope() != Scope::element) {
-    misuse("the optimizer {} needs whole tensors, which sharded units do not hold yet: use one that works element by element",
-           optimizer.kind());
-  }
   optimizer.check(model);
 }
 
@@ -76,6 +72,17 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
     facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
 }
 
+void add_optimizer(const Optimizer& optimizer, const ModelInfo& model, Facts& facts) {
+  add_options("the optimizer", optimizer, facts);
+  for (const ParamInfo& param : model.params) {
+    if (!param.trainable || optimizer.scope(param) != Scope::tensor) continue;
+    for (const StateInfo& state : optimizer.states_of(param)) {
+      facts.emplace_back(fmt::format("the optimizer's state '{}' of '{}'", state.name, param.name),
+                         fmt::format("[{}] {}", fmt::join(state.shape, ", "), c10::toString(state.dtype)));
+    }
+  }
+}
+
 }  // namespace
 
 void check_options(const Program& program, const TrainerOptions& options) {
@@ -95,7 +102,7 @@ void check_options(const Program& program, const TrainerOptions& options) {
 Facts facts_of(const Program& program, const TrainerOptions& options) {
   Facts facts;  // without an optimizer all parameters are frozen, so it stands before the model
   facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
-  if (options.optimizer) add_options("the optimizer", *options.optimizer, facts);
+  if (options.optimizer) add_optimizer(*options.optimizer, program.info(), facts);
   add_model(*program.model(), program.info(), facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_options("the schedule", *options.schedule, facts);

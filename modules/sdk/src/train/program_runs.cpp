@@ -5,7 +5,6 @@
 
 #include "execute/counts.h"
 #include "memory_check.h"
-#include "model/unit_build.h"
 #include "plan/plan_links.h"
 #include "zt/base/error.h"
 #include "zt/execute/resource_check.h"
@@ -14,11 +13,8 @@ namespace zt {
 
 namespace {
 
-std::vector<std::vector<Segment>> updates_of(const StepState& state, const Optimizer* optimizer) {
-  std::vector<std::vector<Segment>> updates;
-  if (!optimizer) return updates;
-  for (const Unit& unit : state.units) updates.push_back(segments_of(*state.model, unit, *optimizer));
-  return updates;
+std::shared_ptr<Updater> updater_of(const StepState& state, const std::shared_ptr<const Optimizer>& optimizer) {
+  return optimizer ? std::make_shared<Updater>(optimizer, state) : nullptr;
 }
 
 StepFailure describe_failure(const std::exception_ptr& failure) {
@@ -38,7 +34,7 @@ ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::sh
       state_(store.state()),
       trace_(trace),
       layers_(std::make_shared<LayerRuns>(plan_->program().model(), state_, positions_run(plan_->main(), plan_->model()))),
-      handlers_(step_handlers(layers_, optimizer, updates_of(state_, optimizer.get()))) {
+      handlers_(step_handlers(layers_, updater_of(state_, optimizer))) {
   const bool checks = checks_resources();
   for (const auto& pass : plan_->program().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {

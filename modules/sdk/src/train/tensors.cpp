@@ -59,7 +59,7 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
 }
 
 std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::string& name) {
-  return read("optimizer state", name, whole_tensors::Of::shards, whole_tensors::optimizer_state);
+  return read("optimizer state", name, whole_tensors::Of::states, whole_tensors::optimizer_state);
 }
 
 // Returns why this rank cannot change values; empty if it can. The other ranks may not know of it.

@@ -10,6 +10,13 @@ local optimizers = {
   {"lua_momentum", {lr = 0.02, weight_decay = 0.1}},
 }
 
+-- Without eps1 and an initial value, Adafactor and Adagrad move by signs where a gradient is 0 but for rounding.
+local later_optimizers = {
+  {"muon", {lr = 0.02, weight_decay = 0.1, adamw = {lr = 0.01}}}, {"lamb", {lr = 0.01, weight_decay = 0.1}},
+  {"adafactor", {lr = 0.02, eps1 = 1e-3}}, {"adagrad", {lr = 0.05, initial_accumulator_value = 0.1}},
+  {"lua_rows", {lr = 0.01, weight_decay = 0.1}},
+}
+
 -- Draws layouts until one fits.
 local function draw_fitting(dice, ranks, pieces, options)
   for _ = 1, 200 do
@@ -105,6 +112,8 @@ function draw_case.draw(seed)
   if case.second and case.is_ragged then case.second.eval_micro_batches = 1 end
   case.precision = dice:pick{"fp64", "fp32", "fp32", "bf16", "bf16", "fp16"}
   case.optimizer, case.clip = dice:pick(optimizers), dice:pick{0, 0, 0.01, 0.5}
+  local later = Dice.new(case.seed * 7 + 3) -- dice of their own, so that the other draws of a seed stay
+  if later:one_in(3) then case.optimizer = later:pick(later_optimizers) end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)
   return case

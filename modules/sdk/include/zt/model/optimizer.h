@@ -12,6 +12,7 @@
 #include "zt/base/object.h"
 #include "zt/base/option_texts.h"
 #include "zt/model/model.h"
+#include "zt/model/unit.h"
 
 namespace zt {
 
@@ -40,9 +41,18 @@ struct Scalars {
   int64_t step = 1;       // 1-based count of updates, for bias corrections
 };
 
+// How an optimizer updates a parameter.
 enum class Scope : uint8_t {
-  element,  // updates each element by itself: the flat buffer can be sharded anywhere
-  tensor,   // needs whole tensors
+  element,  // each element by itself: the flat buffer can be sharded anywhere
+  tensor,   // as a whole, on the rank that owns it
+};
+
+// A whole parameter and its optimizer state, on the rank that owns it.
+struct OwnedTensor {
+  const ParamInfo& param;
+  int group = 0;                            // from Optimizer::group_of
+  at::Tensor values;                        // [the logical shape] in the master's dtype, updated in place
+  std::map<std::string, at::Tensor> state;  // as states_of says, zeros at first
 };
 
 // An optimizer's rule and its options. The state is in FlatState.
@@ -52,7 +62,10 @@ class Optimizer : public MadeFromOptions {
   virtual std::string kind() const = 0;                      // "adamw"
   virtual double lr() const = 0;                             // the base learning rate
   virtual std::vector<std::string> state_names() const = 0;  // "exp_avg", "exp_avg_sq": zero at the start
-  virtual Scope scope() const { return Scope::element; }
+  virtual Scope scope(const ParamInfo& param) const;         // by default Scope::element
+  // Returns the parameter's states, for each of its elements or, in tensor scope, of any shape. By default each of state_names
+  // has the parameter's logical shape. Only an optimizer with a parameter in tensor scope may return others.
+  virtual std::vector<StateInfo> states_of(const ParamInfo& param) const;
   // Returns the index of the parameter's options group, or -1 if the parameter is not updated.
   virtual int group_of(const ParamInfo& param) const = 0;
   // Throws Misuse if the options do not fit the model, for example if a group has no parameter.
@@ -62,6 +75,11 @@ class Optimizer : public MadeFromOptions {
   // for a float32 master it may be bfloat16 or float16, and is widened first. Every NaN in copy has the same bits: the quiet NaN.
   virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,
                     const Scalars& scalars) const = 0;
+  // Updates a parameter in tensor scope. `grad` ([the logical shape], in the master's dtype) is multiplied by the grad_scale already,
+  // and may be changed. Equal arguments give equal bits on all ranks. By default it throws Fault.
+  virtual void step_tensor(const OwnedTensor& tensor, const at::Tensor& grad, const Scalars& scalars) const;
+  // Returns the work of this step in any unit, by which parameters are given to their owners. By default the number of elements.
+  virtual double work_of(const ParamInfo& param) const;
 };
 
 // A learning-rate schedule.

@@ -59,6 +59,26 @@ struct UnitPlan {
   const std::vector<std::string>& comm_axes() const { return shard_axes.empty() ? sum_axes : shard_axes; }
 };
 
+// A tensor of optimizer state of one parameter.
+struct StateInfo {
+  std::string name;
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::ScalarType::Undefined;  // Undefined: the master's
+
+  at::ScalarType dtype_with(at::ScalarType master) const { return dtype == at::ScalarType::Undefined ? master : dtype; }
+};
+
+// What a rank updates of one parameter, if the optimizer needs whole tensors: all of it, where the rank owns the tensor, or the
+// elements in the rank's shard, one by one.
+struct UpdatedPart {
+  int param = 0;  // index into ModelInfo::params
+  bool is_whole = false;
+  std::vector<StateInfo> states = {};  // its optimizer state, as this rank holds it
+  std::map<std::string, at::Tensor> state = {};
+
+  int64_t state_bytes(at::ScalarType master) const;
+};
+
 // The buffers of one unit on this rank. The trainer owns them; action handlers read and write them.
 struct Unit {
   int index = 0;
@@ -76,17 +96,26 @@ struct Unit {
                           // If sharded, a slot that holds it from the first backward to the reduction
   at::Tensor grad_shard;  // [chunk] the owned part of the sum: a view into `grad`, or if sharded a buffer of its own
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
-  std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]
+  std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]; empty if it is in `parts`
+  // If the optimizer needs whole tensors (model/tensor_owners.h):
+  std::vector<UpdatedPart> parts = {};           // what this rank updates, by place in the unit
+  std::vector<std::string> owner_axes = {};      // the axes among whose ranks the unit's tensors have owners
+  std::vector<int> owners = {};                  // by place in the unit: the owner's index along them; -1: it has none
+  at::Tensor staging;                            // slot for tensors on their way to their owners and back
 
   bool is_node_shared() const { return plan.params == Residence::node_shared; }
+  // Returns whether tensors lie in parts on the ranks among which they have owners, which therefore gather them.
+  bool gathers_tensors = false;
   // Return whether `grad_shard`, `shard` and `master` have memory of their own, and are not views into `grad`, `full` and
   // `shard`.
   bool owns_grad_shard() const { return grad.defined() && !grad_shard.is_alias_of(grad); }
   bool owns_shard() const { return !shard.is_alias_of(full); }
   bool owns_master() const { return !master.is_alias_of(shard); }
   // Writes `master` to `shard`, rounded to nearest even. Call after `master` was changed by anything but an optimizer's step.
-  void round_master() const {
-    if (owns_master()) at::Tensor(shard).copy_(master);
+  void round_master() const { round_master(0, master.numel()); }
+  // The same for `count` elements from `first`.
+  void round_master(int64_t first, int64_t count) const {
+    if (owns_master()) shard.narrow(0, first, count).copy_(master.narrow(0, first, count));
   }
 };
 

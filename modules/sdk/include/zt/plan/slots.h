@@ -26,6 +26,9 @@ Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelI
 // at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.
 Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units);
 
+// For units whose tensors are gathered: from GATHER_TENSORS to SCATTER_TENSORS. `sizes`: by unit, the elements of its staging.
+Slots staging_slots(const RankProgram& training, const std::vector<int64_t>& sizes);
+
 // The shared buffers of one rank, by the type of resource that lies in them.
 struct SharedSlots {
   std::map<ResourceId, Slots> by_type;

@@ -109,7 +109,7 @@ Cost cost_of(const Action& action, const CostBasis& basis);
 // The ids of the kinds that the SDK registers.
 struct Kinds {
   KindId count, forward, backward, input_grad, weight_grad, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard,
-      norm, step, update;
+      norm, step, update, gather_tensors, scatter_tensors;
   static const Kinds& get();
 };
 

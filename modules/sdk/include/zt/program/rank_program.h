@@ -34,6 +34,7 @@ enum class Keep : uint8_t { graph, inputs, none };
 //   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
 //   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
 //   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
+//   staged  STEP: true if GATHER_TENSORS has brought the unit's tensors to the ranks that update them whole
 //   wait    true: the executor waits for the action's work before the next action, without overlap
 struct Action {
   KindId kind = 0;

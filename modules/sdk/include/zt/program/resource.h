@@ -46,6 +46,7 @@ inline constexpr ResourceId value_grad{6};  // the gradient of the outputs of a 
 inline constexpr ResourceId buffers{7};     // the tensors that a layer changes itself
 inline constexpr ResourceId deferred{8};    // the weight gradients of a position that I has left to W, for one micro-batch
 inline constexpr ResourceId scalars{9};     // counts, norm and loss of the step
+inline constexpr ResourceId staging{10};    // a unit's tensors on their way to the ranks that update them whole, and back
 }  // namespace resource
 
 // Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
@@ -78,6 +79,7 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
   Memory memory = Memory::own;
+  std::string param = {};  // of a resource of units: the parameter that it is of; empty: flat over all of the unit
 };
 // Returns the tensors of a resource, in an order that does not change. They are views of its memory; those that the rank does not
 // hold now are undefined.

@@ -54,7 +54,11 @@ void allocate_units(const Plan& plan, StepState& state) {
   const AllocateFn allocate = [&](const auto& movers, int64_t numel, at::ScalarType dtype) {
     return make_buffer(state, movers, numel, dtype);
   };
+  std::vector<at::Tensor> staging;
+  for (const int64_t elements : slots.of(resource::staging).sizes)
+    staging.push_back(make_buffer(state, {}, elements, precision.master()));
   for (Unit& unit : state.units) {
+    unit.staging = buffer(staging, slots.of(resource::staging).of_unit[unit.index]);
     const SharedBuffers shared{buffer(parameters, of_params.of_unit[unit.index]),
                                buffer(gradients, of_grads.of_unit[unit.index])};
     if (unit.plan.held && unit.is_node_shared())

@@ -40,6 +40,11 @@ Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
   return attributes;
 }
 
+Piece whole_piece(const at::Tensor& tensor) {
+  Box all{std::vector<int64_t>(static_cast<size_t>(tensor.dim()), 0), tensor.sizes().vec()};
+  return {{std::move(all)}, 0, tensor.numel(), tensor.view({-1})};
+}
+
 }  // namespace
 
 Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers) : plan_(std::move(plan)) {
@@ -72,7 +77,17 @@ int Store::find_parameter(const std::string& name, const char* what) const {
 
 Piece Store::piece_of(int param, const at::Tensor& chunk) const {
   const OwnedRun owned = owned_run(info(param), unit_of(param));
-  return {{info(param).box(place().coord)}, owned.first, owned.count, chunk.narrow(0, owned.place, owned.count)};
+  return run_of(param, chunk.narrow(0, owned.place, owned.count));
+}
+
+Piece Store::run_of(int param, const at::Tensor& run) const {
+  return {{info(param).box(place().coord)}, owned_run(info(param), unit_of(param)).first, run.numel(), run};
+}
+
+const UpdatedPart* Store::updated_part(int param) const {
+  const std::vector<UpdatedPart>& parts = unit_of(param).parts;
+  const auto found = std::ranges::find(parts, param, &UpdatedPart::param);
+  return found == parts.end() ? nullptr : &*found;
 }
 
 void Store::gather_parameters() const {
@@ -118,7 +133,11 @@ void Store::visit_units(Visitor& visitor) const {
       for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = unit.index}, state_)) {
         const size_t dot = named.name.find('.');
         const std::string part = dot == std::string::npos ? "" : named.name.substr(dot + 1) + "/";
-        visitor.tensor(type.saved_as + "/" + part + info(param).name, info(param).logical_shape(), piece_of(param, named.tensor));
+        if (!named.param.empty() && named.param != info(param).name) continue;
+        const std::string name = type.saved_as + "/" + part + info(param).name;
+        if (named.param.empty()) visitor.tensor(name, info(param).logical_shape(), piece_of(param, named.tensor));
+        else if (!updated_part(param)->is_whole) visitor.tensor(name, info(param).logical_shape(), run_of(param, named.tensor));
+        else visitor.tensor(name, named.tensor.sizes().vec(), whole_piece(named.tensor));
         if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
       }
     }
@@ -136,9 +155,7 @@ void Store::visit_layers(Visitor& visitor) const {
       for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = position.layer}, state_)) {
         const at::Tensor& values = named.tensor;
         if (!values.defined()) continue;
-        Box all{std::vector<int64_t>(static_cast<size_t>(values.dim()), 0), values.sizes().vec()};
-        visitor.tensor(type.saved_as + "/" + position.name + "." + named.name, values.sizes().vec(),
-                       {{std::move(all)}, 0, values.numel(), values.view({-1})});
+        visitor.tensor(type.saved_as + "/" + position.name + "." + named.name, values.sizes().vec(), whole_piece(values));
         visitor.attributes({{"trainable", false}});
       }
     }

@@ -1,6 +1,7 @@
 #include "whole_tensors.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 
@@ -48,7 +49,8 @@ bool is_spread(const Store& store, int tensor, Of of) {
   if (!split.empty() && static_cast<int>(holders_of(store, tensor).size()) != store.place().coord.size(split)) return true;
   if (store.is_buffer(tensor)) return false;
   const Unit& unit = store.unit_of(tensor);
-  const bool is_sharded = of == Of::shards ? unit.layout.ranks > 1 : unit.owns_shard();
+  if (of == Of::states && store.place().coord.size(unit.owner_axes) > 1) return true;
+  const bool is_sharded = of == Of::layers ? unit.owns_shard() : unit.layout.ranks > 1;
   return is_sharded || !store.info(tensor).cut_axes().empty();
 }
 
@@ -81,15 +83,23 @@ at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
 }
 
 // Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
-// its result has `dtype` on each of them.
-at::Tensor from_holders(const Store& store, int tensor, at::ScalarType dtype, const std::function<at::Tensor()>& make) {
+// its result has `dtype` and `shape` on each of them.
+at::Tensor from_holders(const Store& store, int tensor, at::ScalarType dtype, const std::vector<int64_t>& shape,
+                        const std::function<at::Tensor()>& make) {
   const auto& split = store.place().split_axes;
   const std::vector<int> holders = holders_of(store, tensor);
   const auto options = at::TensorOptions(store.state().links->device()).dtype(dtype);
-  const at::Tensor mine = is_held(store, tensor) ? make() : at::empty(store.tensors()[tensor].shape, options);
+  const at::Tensor mine = is_held(store, tensor) ? make() : at::empty(shape, options);
   if (split.empty() || static_cast<int>(holders.size()) == store.place().coord.size(split)) return mine;
   store.state().links->comm(split).broadcast(mine, holders.front()).synchronize();
   return mine;
+}
+
+// Returns the index of the rank that updates the parameter as a whole, along Unit::owner_axes; -1 if none does.
+int owner_of(const Store& store, int param) {
+  const Unit& unit = store.unit_of(param);
+  const std::vector<int>& params = store.state().model->units[unit.index].params;
+  return unit.owners.empty() ? -1 : unit.owners[static_cast<size_t>(std::ranges::find(params, param) - params.begin())];
 }
 
 // Throws this rank's complaint, else the first one of another rank. Each value is a list, with the complaint at `place`.
@@ -101,35 +111,41 @@ void refuse_complaints(const std::vector<Value>& all, size_t place, const std::s
   }
 }
 
+// The tensor that is to be set.
+struct Wanted {
+  int tensor;                  // an index of Store::tensors
+  std::string what;            // "parameter 'head.weight'"
+  std::vector<int64_t> shape;  // its own, or that of a state
+};
+
 // Returns what is wrong with the values that this rank gives; empty if nothing is.
-std::string wrong_values(const Store& store, int tensor, const Given& given) {
-  const auto& [name, shape, dtype, is_parameter] = store.tensors()[tensor];
+std::string wrong_values(const Store& store, const Wanted& wanted, const Given& given) {
   const int ranks = store.plan().world_place().size;
   if (!given.complaint.empty()) return given.complaint;
   if (given.from && (*given.from < 0 || *given.from >= ranks))
     return fmt::format("there is no rank {} to take values from: the mesh has {}", *given.from, ranks);
-  if (given.values.sizes() == at::IntArrayRef(shape) || (given.from && *given.from != store.plan().world_place().rank)) return {};
-  return fmt::format("parameter '{}' is [{}], the values are {}", name, fmt::join(shape, ", "), describe(given.values));
+  if (given.values.sizes() == at::IntArrayRef(wanted.shape) || (given.from && *given.from != store.plan().world_place().rank)) return {};
+  return fmt::format("{} is [{}], the values are {}", wanted.what, fmt::join(wanted.shape, ", "), describe(given.values));
 }
 
 // Returns the values that all ranks set: those of rank `from`, or what all ranks give alike. All ranks throw what is wrong with
 // them. Collective.
-at::Tensor agree(const Store& store, int tensor, const Given& given) {
-  const auto& [name, shape, dtype, is_parameter] = store.tensors()[tensor];
+at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
+  const ModelTensor& tensor = store.tensors()[wanted.tensor];
   const auto& from = given.from;
-  const std::string wrong = wrong_values(store, tensor, given);
+  const std::string wrong = wrong_values(store, wanted, given);
   Communicator* control = control_of_all(store.plan().program());
   if (!control) {
     if (!wrong.empty()) misuse("{}", wrong);
     return given.values.detach();
   }
   const auto options =
-      at::TensorOptions(store.state().links->device()).dtype(is_parameter ? store.plan().main().precision.master() : dtype);
+      at::TensorOptions(store.state().links->device()).dtype(tensor.is_parameter ? store.plan().main().precision.master() : tensor.dtype);
   const bool is_given = wrong.empty() && (!from || *from == store.plan().world_place().rank);
-  at::Tensor agreed = is_given ? given.values.detach().to(options).contiguous() : at::empty(shape, options);
+  at::Tensor agreed = is_given ? given.values.detach().to(options).contiguous() : at::empty(wanted.shape, options);
   const at::Tensor host = is_given && !from ? agreed.cpu() : at::Tensor();
   const uint64_t hash = host.defined() ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
-  const std::string changed = fmt::format("'{}' of trainer {} of the mesh{}", name, store.state().links->trainer(),
+  const std::string changed = fmt::format("{} of trainer {} of the mesh{}", wanted.what, store.state().links->trainer(),
                                           from ? fmt::format(", by the values of rank {}", *from) : "");
   const auto all = control->all_gather_values(Value::List{changed, wrong, fmt::format("{:016x}", hash)});
   const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
@@ -141,8 +157,8 @@ at::Tensor agree(const Store& store, int tensor, const Given& given) {
   refuse_complaints(all, 1, wrong);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (word(rank, 2) != word(0, 2))
-      misuse("the ranks 0 and {} give different values for '{}': give equal values, or say by `rank` whose values all take", rank,
-             name);
+      misuse("the ranks 0 and {} give different values for {}: give equal values, or say by `rank` whose values all take", rank,
+             wanted.what);
   }
   if (!from) return agreed;
   if (agreed.is_alias_of(given.values)) agreed = agreed.clone();
@@ -150,8 +166,8 @@ at::Tensor agree(const Store& store, int tensor, const Given& given) {
   return agreed;
 }
 
-void set_owned(const Store& store, int param, const at::Tensor& chunk, const at::Tensor& values) {
-  const Piece owned = store.piece_of(param, chunk);
+// `owned`: a piece of the parameter's box.
+void set_owned(const Store& store, int param, const Piece& owned, const at::Tensor& values) {
   const at::Tensor box = part_of(values, owned.boxes[0]);
   at::Tensor(owned.data).copy_(box.reshape({store.info(param).numel}).narrow(0, owned.first, owned.count));
 }
@@ -179,7 +195,7 @@ void require_alike(const Store& store, const char* what, int tensor, Of of, cons
 }
 
 at::Tensor parameter(const Store& store, int tensor) {
-  return from_holders(store, tensor, store.tensors()[tensor].dtype, [&] {
+  return from_holders(store, tensor, store.tensors()[tensor].dtype, store.tensors()[tensor].shape, [&] {
     if (store.is_buffer(tensor)) return store.state().buffers[store.buffer_index(tensor)].clone();
     const Unit& unit = store.unit_of(tensor);
     if (unit.owns_shard()) return join(store, tensor, unit.shard);
@@ -191,25 +207,50 @@ at::Tensor parameter(const Store& store, int tensor) {
 at::Tensor master(const Store& store, int tensor) {
   if (store.is_buffer(tensor)) return parameter(store, tensor);
   const at::ScalarType exact = store.plan().main().precision.master();
-  return from_holders(store, tensor, exact, [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
+  return from_holders(store, tensor, exact, store.tensors()[tensor].shape, [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
 }
 
 at::Tensor gradient_shards(const Store& store, int param) {
-  return from_holders(store, param, store.plan().main().precision.grads,
+  return from_holders(store, param, store.plan().main().precision.grads, store.tensors()[param].shape,
                       [&] { return join(store, param, store.unit_of(param).grad_shard); });
+}
+
+// Returns whether the optimizer keeps state for the tensor.
+static bool has_state(const Store& store, int tensor) {
+  if (store.is_buffer(tensor)) return false;
+  const ParamInfo& param = store.info(tensor);
+  return store.unit_of(tensor).owners.empty() ? store.state().model->units[param.unit].trainable : param.trainable;
+}
+
+// Returns one state from where the ranks of the unit hold it: in their shards, in runs of the parameter's elements, or on the
+// rank that owns the tensor.
+static at::Tensor joined_state(const Store& store, int param, const StateInfo& info) {
+  const Unit& unit = store.unit_of(param);
+  if (unit.owners.empty()) return join(store, param, unit.state.at(info.name));
+  const UpdatedPart* part = store.updated_part(param);
+  if (const int owner = owner_of(store, param); owner >= 0) {
+    const at::Tensor all = part ? part->state.at(info.name).clone() : at::empty(info.shape, unit.master.options().dtype(info.dtype_with(unit.master.scalar_type())));
+    if (store.place().coord.size(unit.owner_axes) > 1) store.state().links->comm(unit.owner_axes).broadcast(all, owner).synchronize();
+    return all;
+  }
+  const at::Tensor chunk = at::zeros_like(unit.master);
+  const OwnedRun owned = owned_run(store.info(param), unit);
+  if (part) chunk.narrow(0, owned.place, owned.count).copy_(part->state.at(info.name));
+  return join(store, param, chunk);
 }
 
 std::map<std::string, at::Tensor> optimizer_state(const Store& store, int param) {
   std::map<std::string, at::Tensor> state;
-  if (store.is_buffer(param) || !store.state().model->units[store.info(param).unit].trainable) return state;
+  if (!has_state(store, param)) return state;
   const at::ScalarType exact = store.plan().main().precision.master();
-  for (const std::string& key : store.plan().state_names())
-    state[key] = from_holders(store, param, exact, [&] { return join(store, param, store.unit_of(param).state.at(key)); });
+  for (const StateInfo& info : store.plan().states_of(store.info(param)))
+    state[info.name] =
+        from_holders(store, param, info.dtype_with(exact), info.shape, [&] { return joined_state(store, param, info); });
   return state;
 }
 
 void set_parameter(Store& store, int param, const Given& given) {
-  const at::Tensor values = agree(store, param, given);
+  const at::Tensor values = agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);
   if (store.is_buffer(param)) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
@@ -217,22 +258,28 @@ void set_parameter(Store& store, int param, const Given& given) {
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
-  set_owned(store, param, unit.master, values);
-  set_owned(store, param, unit.shard, values);
+  for (const at::Tensor& chunk : {unit.master, unit.shard}) set_owned(store, param, store.piece_of(param, chunk), values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
   else if (!unit.owns_shard())
     store.state().parameters[param].detach().copy_(part_of(values, store.info(param).box(store.place().coord)));
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {
-  const std::vector<std::string> state_names = store.plan().state_names();
-  const bool has_state = store.state().model->units[store.info(param).unit].trainable;
-  if (!has_state || std::ranges::find(state_names, state) == state_names.end()) {
-    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, store.info(param).name,
-           suggest(state, has_state ? state_names : std::vector<std::string>{}));
+  const auto states = has_state(store, param) ? store.plan().states_of(store.info(param)) : std::vector<StateInfo>();
+  const auto found = std::ranges::find(states, state, &StateInfo::name);
+  if (found == states.end()) {
+    std::vector<std::string> names;
+    for (const StateInfo& each : states) names.push_back(each.name);
+    misuse("the optimizer keeps no '{}' for parameter '{}'{}", state, store.info(param).name, suggest(state, names));
   }
-  const at::Tensor agreed = agree(store, param, given);
-  if (store.unit_of(param).plan.held) set_owned(store, param, store.unit_of(param).state.at(state), agreed);
+  const std::string what = fmt::format("state '{}' of parameter '{}'", state, store.info(param).name);
+  const at::Tensor agreed = agree(store, {param, what, found->shape}, given);
+  const Unit& unit = store.unit_of(param);
+  if (!unit.plan.held) return;
+  const UpdatedPart* part = store.updated_part(param);
+  if (unit.owners.empty()) set_owned(store, param, store.piece_of(param, unit.state.at(state)), agreed);
+  else if (part && part->is_whole) at::Tensor(part->state.at(state)).copy_(agreed);
+  else if (part) set_owned(store, param, store.run_of(param, part->state.at(state)), agreed);
 }
 
 }  // namespace zt::whole_tensors

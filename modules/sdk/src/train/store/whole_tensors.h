@@ -10,7 +10,7 @@
 // `tensor` is an index of Store::tensors, and `param` that of a parameter. No action may be in flight.
 namespace zt::whole_tensors {
 
-enum class Of : uint8_t { layers, shards };  // what layers see, or what the owners of shards have
+enum class Of : uint8_t { layers, shards, states };  // what layers see, what the owners of shards have, or optimizer state
 // Throws Misuse on all ranks unless all of them read this tensor of one trainer, and none has a complaint: why it cannot be read.
 // Collective over the mesh if the reading is collective. `what`: "gradient".
 void require_alike(const Store& store, const char* what, int tensor, Of of, const std::string& complaint = {});

@@ -83,6 +83,26 @@ struct LionRule {
   }
 };
 
+// Adagrad (Duchi et al., 2011) with L2 regularisation, as in PyTorch. State: sum.
+template <class T>
+struct AdagradRule {
+  using Element = T;
+  static constexpr int kStates = 1;
+  T grad_scale;
+  T decay;
+  T initial;  // what the sum begins with, at the first step; 0 at others
+  T lr;
+  T eps;
+
+  ZT_PER_ELEMENT void operator()(T& p, T g, T& sum, T&) const {
+    using std::sqrt;
+    g = g * grad_scale;
+    g = g + decay * p;
+    sum = (sum + initial) + g * g;
+    p = p - lr * (g / (sqrt(sum) + eps));
+  }
+};
+
 }  // namespace zt::optim
 
 // Applies X to each rule. The CPU loops and the CUDA kernels are instantiated for these rules.
@@ -92,7 +112,8 @@ struct LionRule {
   X(SgdRule<T, Momentum::none>)         \
   X(SgdRule<T, Momentum::classic>)      \
   X(SgdRule<T, Momentum::nesterov>)     \
-  X(LionRule<T>)
+  X(LionRule<T>)                        \
+  X(AdagradRule<T>)
 #define ZT_OPTIM_FOR_EACH_RULE(X)     \
   ZT_OPTIM_FOR_EACH_RULE_OF(float, X) \
   ZT_OPTIM_FOR_EACH_RULE_OF(double, X)

@@ -1,0 +1,117 @@
+#include "updater.h"
+
+#include <algorithm>
+
+#include "model/unit_build.h"
+#include "zt/execute/links.h"
+
+namespace zt {
+
+namespace {
+
+// Returns the segments cut to slice `part` of `parts` slices of the shard.
+std::vector<Segment> slice_of(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
+  const int64_t size = (chunk + parts - 1) / parts;
+  std::vector<Segment> inside;
+  for (Segment segment : segments) {
+    const int64_t before = segment.begin;
+    segment.begin = std::max(segment.begin, part * size);
+    segment.first += segment.begin - before;
+    segment.end = std::min(segment.end, (part + 1) * size);
+    if (segment.begin < segment.end) inside.push_back(segment);
+  }
+  return inside;
+}
+
+// Returns the numbers of the step's updates, with the factor of its gradients.
+Scalars scalars_of(const StepState& state) {
+  Scalars scalars = state.scalars;
+  const double clip = state.clip > 0 ? std::min(1.0, state.clip / (state.grad_norm + 1e-6)) : 1;  // as clip_grad_norm_ of torch
+  scalars.grad_scale = clip / state.grad_divisor;
+  return scalars;
+}
+
+// Returns whether no rank updates anything, and all ranks know it.
+bool is_skipped(const StepState& state) {
+  return !state.is_finite || !state.known_failure.empty();
+}
+
+}  // namespace
+
+Updater::Updater(std::shared_ptr<const Optimizer> optimizer, const StepState& state) : optimizer_(std::move(optimizer)) {
+  for (const Unit& unit : state.units) {
+    OfUnit& mine = units_.emplace_back();
+    mine.segments = segments_of(*state.model, unit, *optimizer_);
+    if (unit.gathers_tensors) mine.exchange.emplace(*state.model, unit, state.links->place().coord);
+  }
+}
+
+Work Updater::step(const Action& action, StepState& state) const {
+  if (!state.is_finite || state.failure) return {};  // the trainer reports it or ends the run
+  Unit& unit = state.units[action.target];
+  const Scalars scalars = scalars_of(state);
+  if (!unit.owners.empty()) {
+    step_parts(action, unit, scalars, *state.model);
+    return {};
+  }
+  FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor(), state.model};
+  const std::vector<Segment>& segments = units_[action.target].segments;
+  const int64_t parts = action.number("parts", 1);
+  if (parts == 1) optimizer_->step(shard, unit.grad_shard, segments, scalars);
+  else
+    optimizer_->step(shard, unit.grad_shard, slice_of(segments, unit.layout.chunk, action.number("part", 0), parts), scalars);
+  return {};
+}
+
+// A slice of the update is a run of the unit's parts.
+void Updater::step_parts(const Action& action, Unit& unit, const Scalars& scalars, const ModelInfo& model) const {
+  const int64_t part = action.number("part", 0), parts = action.number("parts", 1), count = std::ssize(unit.parts);
+  for (int64_t i = count * part / parts; i < count * (part + 1) / parts; ++i) {
+    const UpdatedPart& updated = unit.parts[static_cast<size_t>(i)];
+    if (updated.is_whole) step_whole(updated, unit, scalars, model);
+    else step_elements(updated, unit, scalars, model);
+  }
+}
+
+void Updater::step_whole(const UpdatedPart& part, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const {
+  const ParamInfo& param = model.params[part.param];
+  const auto& exchange = units_[unit.index].exchange;
+  OwnedTensor tensor{param, optimizer_->group_of(param), {}, part.state};
+  if (exchange) {
+    tensor.values = exchange->values(unit, part.param);
+    optimizer_->step_tensor(tensor, exchange->gradient(unit, part.param).mul_(scalars.grad_scale), scalars);
+    return;
+  }
+  const auto whole = [&](const at::Tensor& flat) { return flat.narrow(0, param.offset, param.numel).view(param.shape); };
+  tensor.values = whole(unit.master);
+  optimizer_->step_tensor(tensor, whole(unit.grad_shard).to(tensor.values.scalar_type(), false, /*copy=*/true).mul_(scalars.grad_scale),
+                          scalars);
+  unit.round_master(param.offset, param.numel);
+}
+
+void Updater::step_elements(const UpdatedPart& part, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const {
+  const auto& segments = units_[unit.index].segments;
+  Segment segment = *std::ranges::find(segments, part.param, &Segment::param);
+  const auto mine = [&](const at::Tensor& flat) { return flat.narrow(0, segment.begin, segment.end - segment.begin); };
+  FlatState shard{mine(unit.master), part.state, unit.owns_master() ? mine(unit.shard) : at::Tensor(), &model};
+  const at::Tensor grad = mine(unit.grad_shard);
+  segment.end -= segment.begin;
+  segment.begin = 0;
+  optimizer_->step(shard, grad, {&segment, 1}, scalars);
+}
+
+Work Updater::gather(const Action& action, StepState& state) const {
+  if (is_skipped(state)) return {};
+  const Unit& unit = state.units[action.target];
+  return units_[action.target].exchange->gather(unit, state.links->comm(action.axes()));
+}
+
+Work Updater::scatter(const Action& action, StepState& state) const {
+  if (is_skipped(state)) return {};
+  const Unit& unit = state.units[action.target];
+  Communicator& comm = state.links->comm(action.axes());
+  const auto& exchange = units_[action.target].exchange;
+  return exchange ? exchange->scatter(unit, comm) : broadcast_tensors(*state.model, unit, comm);
+}
+
+}  // namespace zt
