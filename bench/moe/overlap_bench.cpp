@@ -13,9 +13,9 @@
 
 #include <CLI/CLI.hpp>
 
-#include "flat/adam.h"
 #include "backend/checked.h"
 #include "exchange/exchange.h"
+#include "flat/adam.h"
 #include "layers/layers.h"
 #include "mesh/make_backend.h"
 #include "mesh/mesh.h"

@@ -30,8 +30,7 @@ const std::map<std::string, Case>& cases() {
       {"sgd_dampening", {make_sgd, {{"lr", 0.05}, {"momentum", 0.9}, {"dampening", 0.5}}}},
       {"sgd_nesterov", {make_sgd, {{"lr", 0.05}, {"momentum", 0.8}, {"nesterov", true}, {"weight_decay", 0.1}}}},
       {"adagrad", {make_adagrad, {{"lr", 0.05}, {"weight_decay", 0.1}}}},
-      {"adagrad_start",
-       {make_adagrad, {{"lr", 0.05}, {"lr_decay", 0.1}, {"initial_accumulator_value", 0.2}, {"eps", 1e-3}}}},
+      {"adagrad_start", {make_adagrad, {{"lr", 0.05}, {"lr_decay", 0.1}, {"initial_accumulator_value", 0.2}, {"eps", 1e-3}}}},
   };
   return list;
 }

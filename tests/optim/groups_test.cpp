@@ -99,7 +99,7 @@ TEST(Options, DefaultsArePyTorchs) {
   const auto adamw = make_adamw(Value::Table{{"lr", 0.1}}), adam = make_adam(Value::Table{{"lr", 0.1}});
   EXPECT_EQ(adamw->kind(), "adamw");
   EXPECT_EQ(adamw->lr(), 0.1);
-  EXPECT_EQ(adamw->scope(), Scope::element);
+  EXPECT_EQ(adamw->scope(ParamInfo{}), Scope::element);
   EXPECT_EQ(adam->state_names(), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
   EXPECT_TRUE(make_sgd(Value::Table{{"lr", 0.1}})->state_names().empty());
   // With a zero gradient only the decay moves a parameter: 0.01 by default for AdamW, none for Adam.

@@ -35,11 +35,16 @@ std::shared_ptr<Optimizer> made(const std::string& name) {
   using Table = Value::Table;
   if (name == "muon") return make_muon(Table{{"lr", 0.02}});
   if (name == "muon_plain") {
-    return make_muon(Table{{"lr", 0.02}, {"nesterov", false}, {"momentum", 0.8}, {"weight_decay", 0.0}, {"ns_steps", 3},
+    return make_muon(Table{{"lr", 0.02},
+                           {"nesterov", false},
+                           {"momentum", 0.8},
+                           {"weight_decay", 0.0},
+                           {"ns_steps", 3},
                            {"adjust_lr", "match_rms_adamw"}});
   }
   if (name == "adafactor") return make_adafactor(Table{{"lr", 0.05}});
-  return make_adafactor(Table{{"lr", 0.05}, {"beta2_decay", -0.5}, {"eps1", 1e-6}, {"eps2", 1e-2}, {"d", 1.5}, {"weight_decay", 0.1}});
+  return make_adafactor(
+      Table{{"lr", 0.05}, {"beta2_decay", -0.5}, {"eps1", 1e-6}, {"eps2", 1e-2}, {"d", 1.5}, {"weight_decay", 0.1}, {"decay_all", true}});
 }
 
 class TensorGolden : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
@@ -119,7 +124,9 @@ TEST(Muon, RefusesWrongOptions) {
   EXPECT_CONTAINS(refused({{"ns_coefficients", Value::List{1.0}}}), "optim.muon.ns_coefficients must be three numbers");
   EXPECT_CONTAINS(refused({{"ns_dtype", "bf17"}}), "optim.muon.ns_dtype");
   EXPECT_CONTAINS(refused({{"adamw", Value::Table{{"beta", 1}}}}), "optim.muon.adamw");
-  EXPECT_CONTAINS(zt::test::message_of<Misuse>([] { make_lamb(Value::Table{{"lr", 0.1}, {"min_coeff", 20.0}}); }),
+  EXPECT_CONTAINS(zt::test::message_of<Misuse>([] {
+                    make_lamb(Value::Table{{"lr", 0.1}, {"min_coeff", 20.0}});
+                  }),
                   "min_coeff (20) is above max_coeff (10)");
 }
 

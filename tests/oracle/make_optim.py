@@ -63,7 +63,7 @@ def make_optimizers():
 
 
 def in_doubles(self, *sizes):
-    return self
+    return self.clone()
 
 
 def make_tensor_optimizers():

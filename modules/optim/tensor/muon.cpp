@@ -134,7 +134,8 @@ std::shared_ptr<Optimizer> make_muon(const Value& value, Isa isa) {
       .optional("eps", &Options::eps, "least norm by which a matrix is divided", Check<double>(above(0)))
       .optional("ns_dtype", &Options::ns_dtype, "type of the iteration's GEMMs for float32 parameters", one_of({"bf16", "fp32"}))
       .optional("adjust_lr", &Options::adjust_lr, "how the rate depends on the shape", one_of({"original", "match_rms_adamw"}))
-      .optional("adamw", &Options::adamw, "options of AdamW, which updates what is no matrix: {match, lr, betas, eps, weight_decay}")
+      .optional("adamw", &Options::adamw,
+                "options of AdamW, which updates what is no matrix: {match, lr, betas, eps, weight_decay}")
       .make(value, [&](const Options& o) { return std::make_shared<Muon>(o, parse_adamw(o.adamw), isa); });
 }
 

@@ -76,7 +76,7 @@ function TestTensorOptimizer:test_bits_of_element_scope()
   for stage = 0, 3 do
     for i, case in ipairs(cases) do
       case.stage = stage
-      assert_same(train(trainer_of(optim.lion(OPTIONS), case), 1, 3), train(trainer_of(lion(OPTIONS), case), 1, 3),
+      assert_same(train(trainer_of(lion(OPTIONS), case), 1, 3), train(trainer_of(optim.lion(OPTIONS), case), 1, 3),
                   (" of case %d at stage %d"):format(i, stage))
     end
   end
@@ -107,9 +107,11 @@ local MAKERS = {
     }
   end,
 }
+local NAMES = {"muon", "lamb", "adafactor", "lua"}
 
 function TestTensorOptimizer:test_stages_are_equal()
-  for name, make in pairs(MAKERS) do
+  for _, name in ipairs(NAMES) do
+    local make = MAKERS[name]
     for _, precision in ipairs{"fp32", "bf16"} do
       local first = train(trainer_of(make(), {stage = 0, precision = precision, clip = 0.5}), 1, 3)
       for stage = 1, 3 do
@@ -121,7 +123,8 @@ function TestTensorOptimizer:test_stages_are_equal()
 end
 
 function TestTensorOptimizer:test_checkpoints()
-  for name, make in pairs(MAKERS) do
+  for _, name in ipairs(NAMES) do
+    local make = MAKERS[name]
     local folder = temporary()
     local whole = train(trainer_of(make()), 1, 4)
     ckpt.save(folder, {trainer = train(trainer_of(make()), 1, 2)}, {step = 2, async = false})
@@ -145,7 +148,7 @@ function TestTensorOptimizer:test_what_a_step_gets()
       seen[info.name] = {info.lr, info.step, info.decay, info.is_matrix, state.rows:size()}
     end,
   }
-  local trainer = train(trainer_of(optimizer, {stage = 3}), 1, 1)
+  local trainer = train(trainer_of(optimizer, {stage = 3, model = model{tied = false}}), 1, 1)
   if ranks == 1 then
     for _, name in ipairs(trainer:parameters()) do lu.assertNotNil(seen[name], name) end
   end
@@ -188,4 +191,4 @@ function TestTensorOptimizer:test_mistakes()
   lu.assertErrorMsgContains("it returned nil for the shape", mistake(nothing, {states = {m = nothing}}))
 end
 
-return TestTensorOptimizer
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestTensorOptimizer", TestTensorOptimizer}})

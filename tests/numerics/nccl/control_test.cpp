@@ -4,8 +4,8 @@
 
 #include <utility>
 
-#include "flat/adam.h"
 #include "comm/nccl/nccl_fake.h"
+#include "flat/adam.h"
 #include "layers/layers.h"
 #include "mesh/make_backend.h"
 #include "nccl/nccl_backend.h"

@@ -7,11 +7,11 @@
 #include <cmath>
 
 #include "flat/adam.h"
-#include "layers/layers.h"
 #include "flat/lion.h"
+#include "flat/sgd.h"
+#include "layers/layers.h"
 #include "mesh/mesh.h"
 #include "providers.h"
-#include "flat/sgd.h"
 #include "shard.h"
 #include "support/spawn.h"
 #include "zt/program/recompute.h"

@@ -66,8 +66,9 @@ class LuaOptimizer final : public Optimizer {
   std::vector<StateInfo> states_of(const ParamInfo& param) const override {
     std::vector<StateInfo> states;
     for (const auto& [name, shape] : shapes_) {
-      states.push_back(with_context([&] { return fmt::format("zt.optimizer.states.{} for '{}' at {}", name, param.name, place_); },
-                                    [&] { return state_of(name, shape, param.logical_shape()); }));
+      states.push_back(
+          with_context([&] { return fmt::format("zt.optimizer.states.{} for '{}' at {}", name, param.name, place_); },
+                       [&] { return state_of(name, shape, param.logical_shape()); }));
     }
     return states;
   }
@@ -81,7 +82,8 @@ class LuaOptimizer final : public Optimizer {
                    call(own, [&](lua_State* L) { push_info(L, groups_.at(tensor.group), param, scalars); });
                    if (tensor.values.sum().isfinite().item<bool>()) return;
                    const at::Tensor finite = tensor.values.isfinite().view({-1});
-                   if (!finite.all().item<bool>()) refuse_value(tensor.values.view({-1}), first_of(finite.logical_not()), 0, param.name);
+                   if (!finite.all().item<bool>())
+                     refuse_value(tensor.values.view({-1}), first_of(finite.logical_not()), 0, param.name);
                  });
   }
 
@@ -242,11 +244,10 @@ int make_lua_optimizer(lua_State* L) {
                     one_of({"element", "tensor"}))
           .optional("states", &Options::states, "{name = \"like\"}: tensors of a number per parameter, zeros at the start",
                     Check<Value::Table>(check_states));
-  const std::shared_ptr<Optimizer> optimizer =
-      schema.make(check_value(L, 1), [](const Options& options) {
-        if (options.scope == "element") check_flat(options.states);
-        return std::make_shared<LuaOptimizer>(options);
-      });
+  const std::shared_ptr<Optimizer> optimizer = schema.make(check_value(L, 1), [](const Options& options) {
+    if (options.scope == "element") check_flat(options.states);
+    return std::make_shared<LuaOptimizer>(options);
+  });
   push(L, optimizer);
   return 1;
 }

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 #include "zt/lua/state.h"
-#include "zt/model/precision.h"
 
 namespace zt::lua {
 
@@ -28,8 +28,9 @@ StateInfo called_state(const std::string& name, Callable& function, const std::v
     if (!number || *number < 0) misuse("it returned a shape with {}: give whole numbers from 0", size.type_name());
     info.shape.push_back(*number);
   }
-  if (const auto* word = dtype.get_if<std::string>()) info.dtype = parse_float_type(*word, "its dtype");
-  else if (!dtype.is_nil()) misuse("it returned {} for the dtype: return a name such as \"float32\", or nothing", dtype.type_name());
+  if (const auto* word = dtype.get_if<std::string>()) info.dtype = parse_dtype(*word);
+  else if (!dtype.is_nil())
+    misuse("it returned {} for the dtype: return a name such as \"float32\", or nothing", dtype.type_name());
   return info;
 }
 
@@ -47,9 +48,10 @@ std::string check_states(const Value::Table& states) {
     const auto* word = given.get_if<std::string>();
     const auto* object = given.get_if<Object>();
     if (word ? std::ranges::find(kShapes, *word) != std::end(kShapes) : object && object->as<Callable>()) continue;
-    return fmt::format("has {} = {}: give \"like\" (a number per parameter) or, in tensor scope, \"scalar\", \"rows\", \"columns\" or a "
-                       "function(shape) that returns a shape",
-                       name, word ? "\"" + *word + "\"" : given.type_name());
+    return fmt::format(
+        "has {} = {}: give \"like\" (a number per parameter) or, in tensor scope, \"scalar\", \"rows\", \"columns\" or a "
+        "function(shape) that returns a shape",
+        name, word ? "\"" + *word + "\"" : given.type_name());
   }
   return {};
 }
@@ -58,7 +60,8 @@ void check_flat(const Value::Table& states) {
   for (const auto& [name, given] : states) {
     const auto* word = given.get_if<std::string>();
     if (!word || *word != "like")
-      misuse("zt.optimizer.states has {} of another shape, which needs whole tensors: give scope = \"tensor\", or \"like\"", name);
+      misuse("zt.optimizer.states has {} of another shape, which needs whole tensors: give scope = \"tensor\", or \"like\"",
+             name);
   }
 }
 

@@ -18,7 +18,8 @@ struct RankPlan {
   std::map<std::string, int64_t> actions;  // number per step, by kind
   std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
   // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
-  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buckets (send buffers of gradients).
+  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buckets (send buffers of
+  // gradients).
   std::vector<std::pair<std::string, int64_t>> held;
   bool operator==(const RankPlan&) const = default;
 };

@@ -77,7 +77,7 @@ class Assignment {
 
   const std::vector<std::vector<Interval>>& held_;
   std::vector<int64_t> sizes_;  // elements by unit
-  std::vector<Held> holders_;  // by slot
+  std::vector<Held> holders_;   // by slot
   Slots slots_;
 };
 

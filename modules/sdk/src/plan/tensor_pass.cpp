@@ -70,7 +70,8 @@ class TensorPass : public Pass {
 
 }  // namespace
 
-std::shared_ptr<const Program> with_tensor_moves(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer) {
+std::shared_ptr<const Program> with_tensor_moves(std::shared_ptr<const Program> program,
+                                                 std::shared_ptr<const Optimizer> optimizer) {
   if (!optimizer || !needs_tensors(program->info(), *optimizer)) return program;
   return program->apply(std::make_shared<TensorPass>(std::move(optimizer)));
 }

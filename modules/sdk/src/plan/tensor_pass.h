@@ -10,6 +10,7 @@ namespace zt {
 
 // Returns the program with GATHER_TENSORS and SCATTER_TENSORS for the optimizer, if it needs whole tensors; `optimizer` may be
 // null. Where the training program has them already, as one that was read from a text, nothing is added.
-std::shared_ptr<const Program> with_tensor_moves(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer);
+std::shared_ptr<const Program> with_tensor_moves(std::shared_ptr<const Program> program,
+                                                 std::shared_ptr<const Optimizer> optimizer);
 
 }  // namespace zt

@@ -29,7 +29,8 @@ std::array<std::pair<ResourceId, ResourceType>, 11> sdk_types() {
       {resource::deferred, {"deferred", Index::position, true, false, "", "", "weight gradients that I has left to W"}},
       {resource::scalars, {"scalars", Index::none, false, false, "", "", "counts, norm and loss of the step"}},
       {resource::staging,
-       {"staging", Index::unit, false, false, "staging", "", "a unit's tensors on their way to the ranks that update them whole"}},
+       {"staging", Index::unit, false, false, "staging", "",
+        "a unit's tensors on their way to the ranks that update them whole"}},
   }};
 }
 

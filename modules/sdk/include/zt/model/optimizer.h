@@ -75,8 +75,8 @@ class Optimizer : public MadeFromOptions {
   // for a float32 master it may be bfloat16 or float16, and is widened first. Every NaN in copy has the same bits: the quiet NaN.
   virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,
                     const Scalars& scalars) const = 0;
-  // Updates a parameter in tensor scope. `grad` ([the logical shape], in the master's dtype) is multiplied by the grad_scale already,
-  // and may be changed. Equal arguments give equal bits on all ranks. By default it throws Fault.
+  // Updates a parameter in tensor scope. `grad` ([the logical shape], in the master's dtype) is multiplied by the grad_scale
+  // already, and may be changed. Equal arguments give equal bits on all ranks. By default it throws Fault.
   virtual void step_tensor(const OwnedTensor& tensor, const at::Tensor& grad, const Scalars& scalars) const;
   // Returns the work of this step in any unit, by which parameters are given to their owners. By default the number of elements.
   virtual double work_of(const ParamInfo& param) const;

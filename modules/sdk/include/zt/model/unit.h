@@ -98,10 +98,10 @@ struct Unit {
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
   std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]; empty if it is in `parts`
   // If the optimizer needs whole tensors (model/tensor_owners.h):
-  std::vector<UpdatedPart> parts = {};           // what this rank updates, by place in the unit
-  std::vector<std::string> owner_axes = {};      // the axes among whose ranks the unit's tensors have owners
-  std::vector<int> owners = {};                  // by place in the unit: the owner's index along them; -1: it has none
-  at::Tensor staging;                            // slot for tensors on their way to their owners and back
+  std::vector<UpdatedPart> parts = {};       // what this rank updates, by place in the unit
+  std::vector<std::string> owner_axes = {};  // the axes among whose ranks the unit's tensors have owners
+  std::vector<int> owners = {};              // by place in the unit: the owner's index along them; -1: it has none
+  at::Tensor staging;                        // slot for tensors on their way to their owners and back
 
   bool is_node_shared() const { return plan.params == Residence::node_shared; }
   // Returns whether tensors lie in parts on the ranks among which they have owners, which therefore gather them.

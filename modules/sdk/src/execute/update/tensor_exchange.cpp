@@ -18,7 +18,8 @@ std::vector<std::string> equal_axes(const ModelInfo& model, const Unit& unit) {
   std::vector<std::string> axes = unit.owner_axes;
   const auto cut = model.params[model.units[unit.index].params.front()].cut_axes();
   std::erase_if(axes, [&](const std::string& axis) {
-    return std::ranges::find(unit.plan.shard_axes, axis) != unit.plan.shard_axes.end() || std::ranges::find(cut, axis) != cut.end();
+    return std::ranges::find(unit.plan.shard_axes, axis) != unit.plan.shard_axes.end() ||
+           std::ranges::find(cut, axis) != cut.end();
   });
   return axes;
 }

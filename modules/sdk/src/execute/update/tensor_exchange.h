@@ -55,9 +55,9 @@ class TensorExchange {
   std::vector<Part> received_;  // of owned tensors, by holder
   std::vector<Owned> tensors_;
   std::vector<int64_t> to_owners_, from_holders_, to_holders_, from_owners_;  // elements by rank, for all_to_all
-  int64_t sent_ = 0;                                                           // elements of held_
-  int64_t owned_ = 0;                                                          // elements of tensors_
-  int64_t received_at_ = 0, values_ = 0, gradients_ = 0;                       // where regions of the staging buffer begin
+  int64_t sent_ = 0;                                                          // elements of held_
+  int64_t owned_ = 0;                                                         // elements of tensors_
+  int64_t received_at_ = 0, values_ = 0, gradients_ = 0;                      // where regions of the staging buffer begin
 };
 
 // Sends the owners' new values of a unit that each rank holds whole, in place, and rounds the copies. `coord` as above.

@@ -58,8 +58,7 @@ Work Updater::step(const Action& action, StepState& state) const {
   const std::vector<Segment>& segments = units_[action.target].segments;
   const int64_t parts = action.number("parts", 1);
   if (parts == 1) optimizer_->step(shard, unit.grad_shard, segments, scalars);
-  else
-    optimizer_->step(shard, unit.grad_shard, slice_of(segments, unit.layout.chunk, action.number("part", 0), parts), scalars);
+  else optimizer_->step(shard, unit.grad_shard, slice_of(segments, unit.layout.chunk, action.number("part", 0), parts), scalars);
   return {};
 }
 
@@ -84,8 +83,8 @@ void Updater::step_whole(const UpdatedPart& part, const Unit& unit, const Scalar
   }
   const auto whole = [&](const at::Tensor& flat) { return flat.narrow(0, param.offset, param.numel).view(param.shape); };
   tensor.values = whole(unit.master);
-  optimizer_->step_tensor(tensor, whole(unit.grad_shard).to(tensor.values.scalar_type(), false, /*copy=*/true).mul_(scalars.grad_scale),
-                          scalars);
+  optimizer_->step_tensor(
+      tensor, whole(unit.grad_shard).to(tensor.values.scalar_type(), false, /*copy=*/true).mul_(scalars.grad_scale), scalars);
   unit.round_master(param.offset, param.numel);
 }
 

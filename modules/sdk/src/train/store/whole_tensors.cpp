@@ -124,7 +124,8 @@ std::string wrong_values(const Store& store, const Wanted& wanted, const Given& 
   if (!given.complaint.empty()) return given.complaint;
   if (given.from && (*given.from < 0 || *given.from >= ranks))
     return fmt::format("there is no rank {} to take values from: the mesh has {}", *given.from, ranks);
-  if (given.values.sizes() == at::IntArrayRef(wanted.shape) || (given.from && *given.from != store.plan().world_place().rank)) return {};
+  if (given.values.sizes() == at::IntArrayRef(wanted.shape) || (given.from && *given.from != store.plan().world_place().rank))
+    return {};
   return fmt::format("{} is [{}], the values are {}", wanted.what, fmt::join(wanted.shape, ", "), describe(given.values));
 }
 
@@ -139,8 +140,8 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
     if (!wrong.empty()) misuse("{}", wrong);
     return given.values.detach();
   }
-  const auto options =
-      at::TensorOptions(store.state().links->device()).dtype(tensor.is_parameter ? store.plan().main().precision.master() : tensor.dtype);
+  const auto options = at::TensorOptions(store.state().links->device())
+                           .dtype(tensor.is_parameter ? store.plan().main().precision.master() : tensor.dtype);
   const bool is_given = wrong.empty() && (!from || *from == store.plan().world_place().rank);
   at::Tensor agreed = is_given ? given.values.detach().to(options).contiguous() : at::empty(wanted.shape, options);
   const at::Tensor host = is_given && !from ? agreed.cpu() : at::Tensor();
@@ -207,7 +208,8 @@ at::Tensor parameter(const Store& store, int tensor) {
 at::Tensor master(const Store& store, int tensor) {
   if (store.is_buffer(tensor)) return parameter(store, tensor);
   const at::ScalarType exact = store.plan().main().precision.master();
-  return from_holders(store, tensor, exact, store.tensors()[tensor].shape, [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
+  return from_holders(store, tensor, exact, store.tensors()[tensor].shape,
+                      [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
 }
 
 at::Tensor gradient_shards(const Store& store, int param) {
@@ -229,8 +231,10 @@ static at::Tensor joined_state(const Store& store, int param, const StateInfo& i
   if (unit.owners.empty()) return join(store, param, unit.state.at(info.name));
   const UpdatedPart* part = store.updated_part(param);
   if (const int owner = owner_of(store, param); owner >= 0) {
-    const at::Tensor all = part ? part->state.at(info.name).clone() : at::empty(info.shape, unit.master.options().dtype(info.dtype_with(unit.master.scalar_type())));
-    if (store.place().coord.size(unit.owner_axes) > 1) store.state().links->comm(unit.owner_axes).broadcast(all, owner).synchronize();
+    const at::Tensor all = part ? part->state.at(info.name).clone()
+                                : at::empty(info.shape, unit.master.options().dtype(info.dtype_with(unit.master.scalar_type())));
+    if (store.place().coord.size(unit.owner_axes) > 1)
+      store.state().links->comm(unit.owner_axes).broadcast(all, owner).synchronize();
     return all;
   }
   const at::Tensor chunk = at::zeros_like(unit.master);
@@ -250,7 +254,8 @@ std::map<std::string, at::Tensor> optimizer_state(const Store& store, int param)
 }
 
 void set_parameter(Store& store, int param, const Given& given) {
-  const at::Tensor values = agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);
+  const at::Tensor values =
+      agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);
   if (store.is_buffer(param)) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
