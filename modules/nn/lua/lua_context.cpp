@@ -45,7 +45,7 @@ int dropout(lua_State* L) {
 }
 
 int mode(lua_State* L) {
-  lua::push(L, mode_name(self(L)->context->mode));
+  lua::push(L, word_of(self(L)->context->mode));
   return 1;
 }
 

@@ -237,8 +237,8 @@ TEST(Sink, WritesTheFirstSumAndAddsLaterOnes) {
 }
 
 TEST(Mode, HasOneName) {
-  for (const Mode mode : kModes) EXPECT_EQ(parse_mode(mode_name(mode)), mode);
-  EXPECT_EQ(mode_name(Mode::generate), "generate");
+  for (const Mode mode : kModes) EXPECT_EQ(parse_mode(word_of(mode)), mode);
+  EXPECT_EQ(word_of(Mode::generate), "generate");
   EXPECT_NE(misuse_of([] { parse_mode("evl"); }).find("unknown mode 'evl': did you mean 'eval'?"), std::string::npos);
 }
 

@@ -43,7 +43,7 @@ class LuaPass : public Pass {
 
   // Calls the Lua function apply({actions, mode, micro_batches}, info). It returns the program and may change its actions only.
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
-    const std::string& mode = mode_name(program.mode);
+    const std::string& mode = word_of(program.mode);
     lua_State* L = apply_->begin();
     push(L,
          Value(Value::Table{{"actions", to_value(program.actions)}, {"mode", mode}, {"micro_batches", program.micro_batches}}));

@@ -41,31 +41,6 @@ std::string describe_torch(const std::string& text) {
   return text;
 }
 
-}  // namespace
-
-std::string describe(const std::exception& error) {
-  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return describe_torch(c10_error->what_without_backtrace());
-  const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system && system->code() == std::errc::resource_unavailable_try_again) {
-    return fmt::format(
-        "the system refused a new thread ({}): raise the limits of memory and of threads of this process (ulimit -v, "
-        "ulimit -u)",
-        system->what());
-  }
-  if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory_text("");
-  return error.what();
-}
-
-bool is_out_of_memory(const std::exception& error) {
-  if (dynamic_cast<const OutOfMemory*>(&error) || dynamic_cast<const std::bad_alloc*>(&error)) return true;
-  const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  if (!torch) return false;
-  return dynamic_cast<const c10::OutOfMemoryError*>(torch) ||
-         std::string_view(torch->what()).find(kRefused) != std::string_view::npos;
-}
-
-namespace {
-
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), size_t{0});
@@ -99,6 +74,27 @@ size_t common_start(std::string_view a, std::string_view b) {
 }
 
 }  // namespace
+
+std::string describe(const std::exception& error) {
+  if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return describe_torch(c10_error->what_without_backtrace());
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system && system->code() == std::errc::resource_unavailable_try_again) {
+    return fmt::format(
+        "the system refused a new thread ({}): raise the limits of memory and of threads of this process (ulimit -v, "
+        "ulimit -u)",
+        system->what());
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory_text("");
+  return error.what();
+}
+
+bool is_out_of_memory(const std::exception& error) {
+  if (dynamic_cast<const OutOfMemory*>(&error) || dynamic_cast<const std::bad_alloc*>(&error)) return true;
+  const auto* torch = dynamic_cast<const c10::Error*>(&error);
+  if (!torch) return false;
+  return dynamic_cast<const c10::OutOfMemoryError*>(torch) ||
+         std::string_view(torch->what()).find(kRefused) != std::string_view::npos;
+}
 
 std::string nearest(std::string_view name, std::span<const std::string> candidates) {
   std::string best;

@@ -19,26 +19,17 @@ std::vector<Isa> supported_isas() {
   return isas;
 }
 
-namespace {
-
-Isa choose_isa() {
-  const std::vector<Isa> isas = supported_isas();
-  const char* wanted = environment("ZT_ISA");
-  if (!wanted) return isas.back();
-  std::vector<std::string> names;
-  for (const Isa isa : isas) {
-    if (std::string(isa_name(isa)) == wanted) return isa;
-    names.emplace_back(isa_name(isa));
-  }
-  misuse("the environment variable ZT_ISA = '{}' names no instruction set that this processor runs{}", wanted,
-         suggest(wanted, names));
-}
-
-}  // namespace
-
 Isa best_isa() {
-  static const Isa isa = choose_isa();
-  return isa;
+  static const Isa best = [] {
+    const std::vector<Isa> isas = supported_isas();
+    const char* wanted = environment("ZT_ISA");
+    if (!wanted) return isas.back();
+    const auto found = std::ranges::find(isas, std::string_view(wanted), isa_name);
+    if (found != isas.end()) return *found;
+    misuse("the environment variable ZT_ISA = '{}' names no instruction set that this processor runs{}", wanted,
+           suggest(wanted, names_of(isas, isa_name)));
+  }();
+  return best;
 }
 
 }  // namespace zt

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <string>
 #include <string_view>
@@ -17,20 +16,13 @@ namespace zt {
 
 namespace {
 
-// Returns the number after a key in a file of lines "key number"; -1 if there is none.
-int64_t number_after(const char* path, const std::string& key) {
+// Returns the number after a key in a file of lines "key number", or with an empty key the number that the file begins with; -1
+// if there is none ("max").
+int64_t number_in(const char* path, const std::string& key = {}) {
   std::ifstream file(path);
-  for (std::string word; file >> word;) {
-    if (word != key) continue;
-    int64_t number = -1;
-    return file >> number ? number : -1;
+  for (std::string word; word != key;) {
+    if (!(file >> word)) return -1;
   }
-  return -1;
-}
-
-// Returns the number that a file begins with; -1 if there is none ("max").
-int64_t number_in(const char* path) {
-  std::ifstream file(path);
   int64_t number = -1;
   return file >> number ? number : -1;
 }
@@ -48,7 +40,7 @@ constexpr GroupFiles kGroups[] = {
 void bound_by_group(MachineMemory& memory, const GroupFiles& files) {
   const int64_t limit = number_in(files.limit), used = number_in(files.used);
   if (limit <= 0 || used < 0 || (memory.whole >= 0 && limit >= memory.whole)) return;
-  const int64_t cache = std::max<int64_t>(0, number_after(files.details, files.cache));
+  const int64_t cache = std::max<int64_t>(0, number_in(files.details, files.cache));
   memory.whole = limit;
   memory.free = std::min(memory.free < 0 ? limit : memory.free, std::max<int64_t>(0, limit - used + cache));
 }
@@ -85,12 +77,12 @@ std::string MachineMemory::text() const {
 MachineMemory machine_memory() {
   constexpr int64_t kKilobyte = 1024;
   MachineMemory memory;
-  const int64_t total = number_after("/proc/meminfo", "MemTotal:"), available = number_after("/proc/meminfo", "MemAvailable:");
+  const int64_t total = number_in("/proc/meminfo", "MemTotal:"), available = number_in("/proc/meminfo", "MemAvailable:");
   if (total >= 0) memory.whole = total * kKilobyte;
   if (available >= 0) memory.free = available * kKilobyte;
   for (const GroupFiles& files : kGroups) bound_by_group(memory, files);
   rlimit bound{};
-  const int64_t reserved = number_after("/proc/self/status", "VmSize:");
+  const int64_t reserved = number_in("/proc/self/status", "VmSize:");
   if (getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && reserved >= 0)
     memory.limit = std::max<int64_t>(0, static_cast<int64_t>(bound.rlim_cur) - reserved * kKilobyte);
   return memory;

@@ -83,12 +83,9 @@ const Value::Table& checked_table(const Value& value, const std::string& path, c
   if (value.is_nil() || (list && list->empty())) return kEmpty;
   const auto* table = value.get_if<Value::Table>();
   if (!table) wrong_type(path, "a table of options", value);
-  std::vector<std::string> names;
-  for (const auto& info : known) names.push_back(info.key);
   for (const auto& [key, unused] : *table) {
-    if (std::find(names.begin(), names.end(), key) == names.end()) {
-      misuse("{}: unknown option '{}'{}", path, key, suggest(key, names));
-    }
+    if (std::ranges::find(known, key, &OptionInfo::key) == known.end())
+      misuse("{}: unknown option '{}'{}", path, key, suggest(key, names_of(known, &OptionInfo::key)));
   }
   return *table;
 }

@@ -6,19 +6,19 @@
 
 #include <array>
 #include <cmath>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "zt/base/error.h"
-#include "zt/base/hash.h"
 
 namespace zt {
 
 namespace {
 
-const std::vector<std::pair<std::string, at::ScalarType>>& dtype_names() {
-  static const std::vector<std::pair<std::string, at::ScalarType>> names{
+using NamedDtype = std::pair<std::string, at::ScalarType>;
+
+const std::vector<NamedDtype>& dtype_names() {
+  static const std::vector<NamedDtype> names{
       {"float32", at::kFloat},
       {"float64", at::kDouble},
       {"float16", at::kHalf},
@@ -48,12 +48,10 @@ const std::vector<std::pair<std::string, at::ScalarType>>& dtype_names() {
 }  // namespace
 
 at::ScalarType parse_dtype(std::string_view name) {
-  std::vector<std::string> names;
   for (const auto& [known, dtype] : dtype_names()) {
     if (known == name) return dtype;
-    names.push_back(known);
   }
-  misuse("unknown dtype '{}'{}", name, suggest(name, names));
+  misuse("unknown dtype '{}'{}", name, suggest(name, names_of(dtype_names(), &NamedDtype::first)));
 }
 
 std::string dtype_name(at::ScalarType dtype) {
@@ -75,11 +73,6 @@ std::string human_bytes(int64_t bytes) {
   for (; std::abs(value) >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
   return fmt::format("{:.{}f} {}", value, std::abs(value) < 100 ? 1 : 0, kUnits[unit]);
-}
-
-uint64_t fingerprint(const at::Tensor& tensor) {
-  if (!tensor.is_contiguous() || !tensor.is_cpu()) misuse("fingerprint needs a contiguous CPU tensor, got {}", describe(tensor));
-  return stable_hash({static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes()});
 }
 
 at::Tensor large_zeros(at::IntArrayRef shape, const at::TensorOptions& options) {

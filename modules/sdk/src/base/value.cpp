@@ -5,7 +5,6 @@
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
 
 namespace zt {
 

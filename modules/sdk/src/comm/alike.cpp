@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
@@ -16,21 +17,6 @@ std::string text_of(const Facts& facts) {
   std::string text;
   for (const auto& [name, value] : facts) text += name + "=" + value + "\n";
   return text;
-}
-
-Value to_value(const Facts& facts) {
-  Value::List list;
-  for (const auto& [name, text] : facts) list.emplace_back(Value::List{name, text});
-  return list;
-}
-
-Facts from_value(const Value& value) {
-  Facts facts;
-  for (const Value& entry : *value.get_if<Value::List>()) {
-    const auto& pair = *entry.get_if<Value::List>();
-    facts.emplace_back(*pair[0].get_if<std::string>(), *pair[1].get_if<std::string>());
-  }
-  return facts;
 }
 
 const std::string* find(const Facts& facts, const std::string& name) {
@@ -65,9 +51,9 @@ void check_alike(const Facts& mine, Communicator* control, const std::string& wh
   const auto* hashes = all.const_data_ptr<int64_t>();
   const auto* other = std::find_if(hashes, hashes + control->size(), [&](int64_t hash) { return hash != hashes[0]; });
   if (other == hashes + control->size()) return;
-  const std::vector<Value> facts = control->all_gather_values(to_value(mine));
+  const std::vector<Value> facts = control->all_gather_values(Value::from_json(mine));
   const auto rank = static_cast<size_t>(other - hashes);
-  refuse(from_value(facts[0]), from_value(facts[rank]), rank, control->name(), why);
+  refuse(facts[0].to_json().get<Facts>(), facts[rank].to_json().get<Facts>(), rank, control->name(), why);
 }
 
 }  // namespace zt

@@ -9,13 +9,16 @@
 #include <utility>
 
 #include "zt/base/words.h"
+#include "zt/comm/channel.h"
 
 namespace zt {
 
 ZT_DEFINE_OBJECT(Communicator, "Communicator")
 ZT_DEFINE_OBJECT(Work, "Work")
+ZT_DEFINE_OBJECT(Channel, "Channel")
 
 Work::State::~State() = default;
+Channel::~Channel() = default;
 
 namespace {
 

@@ -10,24 +10,13 @@ namespace zt {
 ZT_DEFINE_OBJECT(Mesh, "Mesh")
 ZT_DEFINE_OBJECT(Axis, "Axis")
 
-namespace {
-
-std::string product_text(const std::vector<AxisSize>& axes) {
-  std::string text;
-  for (const auto& axis : axes) text += fmt::format("{}{}={}", text.empty() ? "" : " x ", axis.name, axis.size);
-  return text;
-}
-
-}  // namespace
-
 MeshShape::MeshShape(std::vector<AxisSize> axes, int world_size) : axes_(std::move(axes)), world_size_(world_size) {
-  const std::string asked = product_text(axes_);
+  const std::string asked = text();
   int64_t product = 1;
   AxisSize* inferred = nullptr;
   for (auto& axis : axes_) {
     if (axis.name.empty()) misuse("a mesh axis needs a name");
-    const auto same = std::count_if(axes_.begin(), axes_.end(), [&](const AxisSize& other) { return other.name == axis.name; });
-    if (same > 1) misuse("mesh {}: axis '{}' is given twice", asked, axis.name);
+    if (std::ranges::count(axes_, axis.name, &AxisSize::name) > 1) misuse("mesh {}: axis '{}' is given twice", asked, axis.name);
     if (axis.size == -1) {
       if (inferred) misuse("mesh {}: only one axis may be -1", asked);
       inferred = &axis;
@@ -49,37 +38,38 @@ MeshShape::MeshShape(std::vector<AxisSize> axes, int world_size) : axes_(std::mo
 }
 
 size_t MeshShape::index_of(const std::string& axis) const {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < axes_.size(); ++i) {
-    if (axes_[i].name == axis) return i;
-    names.push_back(axes_[i].name);
-  }
-  misuse("the mesh {} has no axis '{}'{}", text(), axis, suggest(axis, names));
+  const auto found = std::ranges::find(axes_, axis, &AxisSize::name);
+  if (found == axes_.end())
+    misuse("the mesh {} has no axis '{}'{}", text(), axis, suggest(axis, names_of(axes_, &AxisSize::name)));
+  return static_cast<size_t>(found - axes_.begin());
 }
 
 bool MeshShape::has(const std::string& axis) const {
-  return std::any_of(axes_.begin(), axes_.end(), [&](const AxisSize& a) { return a.name == axis; });
+  return std::ranges::find(axes_, axis, &AxisSize::name) != axes_.end();
 }
 
 int MeshShape::size(const std::string& axis) const {
   return axes_[index_of(axis)].size;
 }
 
-int MeshShape::coordinate(int rank, const std::string& axis) const {
+int MeshShape::stride(const std::string& axis) const {
   int stride = 1;
   for (size_t i = axes_.size() - 1; i > index_of(axis); --i) stride *= axes_[i].size;
-  return rank / stride % size(axis);
+  return stride;
+}
+
+int MeshShape::coordinate(int rank, const std::string& axis) const {
+  return rank / stride(axis) % size(axis);
 }
 
 std::vector<int> MeshShape::group(int rank, std::span<const std::string> axes) const {
   std::vector<int> ranks{rank};
   for (const auto& axis : axes) {
-    int stride = 1;
-    for (size_t i = axes_.size() - 1; i > index_of(axis); --i) stride *= axes_[i].size;
+    const int step = stride(axis);
     std::vector<int> wider;
     for (const int base : ranks) {
-      const int first = base - coordinate(base, axis) * stride;
-      for (int k = 0; k < size(axis); ++k) wider.push_back(first + k * stride);
+      const int first = base - coordinate(base, axis) * step;
+      for (int k = 0; k < size(axis); ++k) wider.push_back(first + k * step);
     }
     ranks = std::move(wider);
   }
@@ -87,11 +77,9 @@ std::vector<int> MeshShape::group(int rank, std::span<const std::string> axes) c
 }
 
 std::string MeshShape::text() const {
-  return product_text(axes_);
-}
-
-bool MeshShape::operator==(const MeshShape& other) const {
-  return world_size_ == other.world_size_ && text() == other.text();
+  std::string text;
+  for (const auto& axis : axes_) text += fmt::format("{}{}={}", text.empty() ? "" : " x ", axis.name, axis.size);
+  return text;
 }
 
 int Coord::size(std::span<const std::string> axes) const {
@@ -167,17 +155,12 @@ std::shared_ptr<Axis> Mesh::join(const std::vector<std::string>& names) {
     if (std::count(names.begin(), names.end(), names[i]) > 1) misuse("mesh:join: axis '{}' is given twice", names[i]);
   }
   const std::string name = fmt::format("{}", fmt::join(names, "+"));
-  for (const auto& axis : axes_) {
-    if (axis->name == name) return axis;
-  }
-  axes_.push_back(make_axis(names));
-  return axes_.back();
+  const auto known = std::ranges::find(axes_, name, &Axis::name);
+  return known != axes_.end() ? *known : axes_.emplace_back(make_axis(names));
 }
 
 std::shared_ptr<Axis> Mesh::world() {
-  std::vector<std::string> names;
-  for (const auto& axis : shape_.axes()) names.push_back(axis.name);
-  return join(names);
+  return join(names_of(shape_.axes(), &AxisSize::name));
 }
 
 std::shared_ptr<Communicator> Mesh::among(const std::vector<std::string>& axes, const std::vector<int>& members) {

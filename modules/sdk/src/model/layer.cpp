@@ -1,7 +1,5 @@
 #include "zt/model/layer.h"
 
-#include <algorithm>
-
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/model/layer_extras.h"
@@ -23,7 +21,7 @@ void Context::Sink::add(const at::Tensor& sum) const {
 
 Per parse_per(const std::string& name) {
   for (const Per per : {Per::token, Per::sample}) {
-    if (name == name_of(per)) return per;
+    if (name == word_of(per)) return per;
   }
   misuse("a loss is summed per 'token' or per 'sample', not per '{}'", name);
 }

@@ -8,12 +8,6 @@
 
 namespace zt {
 
-namespace {
-
-constexpr double kFactor = 2;
-
-}  // namespace
-
 LossScaleOptions parse_loss_scale(const Value& options, const std::string& path) {
   using O = LossScaleOptions;
   constexpr const char* kDynamic = "with loss_scale = 0, a dynamic scale";
@@ -44,6 +38,7 @@ LossScale::LossScale(const LossScaleOptions& options)
 }
 
 bool LossScale::update(bool has_overflowed) {
+  constexpr double kFactor = 2;
   if (!options_.is_dynamic()) return true;
   bool is_possible = true;
   if (has_overflowed) {

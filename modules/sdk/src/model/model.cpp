@@ -1,8 +1,9 @@
 #include "zt/model/model.h"
 
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 
-#include "model_builder.h"
 #include "zt/base/error.h"
 #include "zt/base/regex.h"
 #include "zt/model/layer_extras.h"
@@ -16,8 +17,7 @@ std::vector<int64_t> ParamInfo::logical_shape() const {
 }
 
 int64_t ParamInfo::logical_numel() const {
-  const auto shape = logical_shape();
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+  return c10::multiply_integers(logical_shape());
 }
 
 std::vector<std::string> ParamInfo::cut_axes() const {
@@ -39,13 +39,6 @@ Box ParamInfo::box(const Coord& coord) const {
     box.end.push_back((slice[dim] + 1) * shape[dim]);
   }
   return box;
-}
-
-Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
-  auto [info, params] = describe_model(positions_);
-  params_ = std::move(params);
-  mark_trained(info);
-  info_ = std::make_shared<const ModelInfo>(std::move(info));
 }
 
 // Sets which units and positions have something to train.

@@ -1,5 +1,3 @@
-#include "model_builder.h"
-
 #include <algorithm>
 #include <map>
 #include <set>
@@ -8,13 +6,15 @@
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
 #include "zt/model/layer_extras.h"
+#include "zt/model/model.h"
 #include "zt/model/unit.h"
 
 namespace zt {
 
 namespace {
 
-// Fills a ModelInfo position by position. Distinct layers and parameters are told apart by address.
+// Fills a ModelInfo position by position, except what depends on which parameters are trained. Gives further uses of a layer the
+// name of the first, and each Param its full name. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
  public:
   explicit ModelBuilder(std::vector<NamedLayer>& layers) : layers_(layers) {
@@ -55,7 +55,7 @@ class ModelBuilder {
   }
 
   ModelInfo model;
-  Params params;
+  Params params;  // in the order of model.params
 
  private:
   void add_layer(int position) {
@@ -158,9 +158,8 @@ class ModelBuilder {
           "such as nn.embedding",
           reader.name, reader.kind, input);
     }
-    std::vector<std::string> known;
-    for (const auto& [name, edge] : latest_) known.push_back(name);
-    misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input, suggest(input, known));
+    misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input,
+           suggest(input, names_of(latest_, &decltype(latest_)::value_type::first)));
   }
 
   void check_sources(const Layer& layer, const PositionInfo& reader) const {
@@ -185,7 +184,7 @@ class ModelBuilder {
         model.losses.insert(place, loss);
       } else if (place->per != loss.per) {
         misuse("the loss '{}' is summed per {} in the layer '{}', and per {} in a layer before it: give it another name",
-               loss.name, name_of(loss.per), position.name, name_of(place->per));
+               loss.name, word_of(loss.per), position.name, word_of(place->per));
       }
     }
   }
@@ -223,10 +222,12 @@ class ModelBuilder {
 
 }  // namespace
 
-DescribedModel describe_model(std::vector<NamedLayer>& layers) {
-  ModelBuilder builder(layers);
-  for (size_t i = 0; i < layers.size(); ++i) builder.add(static_cast<int>(i));
-  return {std::move(builder.model), std::move(builder.params)};
+Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
+  ModelBuilder builder(positions_);
+  for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
+  params_ = std::move(builder.params);
+  mark_trained(builder.model);
+  info_ = std::make_shared<const ModelInfo>(std::move(builder.model));
 }
 
 }  // namespace zt

@@ -1,13 +1,11 @@
 #include "zt/model/param.h"
 
-#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
-#include "zt/base/tensor.h"
 #include "zt/random/rng.h"
 
 namespace zt {
@@ -50,9 +48,7 @@ InitFn init_tensor(at::Tensor values) {
 }
 
 int64_t Param::numel() const {
-  int64_t n = 1;
-  for (const int64_t size : shape) n *= size;
-  return n;
+  return c10::multiply_integers(shape);
 }
 
 Placement placement_on(const std::vector<AxisPlacement>& given, const std::string& axis) {
@@ -68,10 +64,6 @@ std::vector<int64_t> logical_shape(std::vector<int64_t> shape, const std::vector
     if (placement == Placement::sharded) shape.at(static_cast<size_t>(dim)) *= parts;
   }
   return shape;
-}
-
-Placement Param::placement(const std::string& axis) const {
-  return placement_on(placements, axis);
 }
 
 }  // namespace zt

@@ -45,9 +45,7 @@ int GroupTable::group_of(const ParamInfo& param) const {
 
 void GroupTable::check(const ModelInfo& model) const {
   std::vector<bool> is_used(texts_.size());
-  std::vector<std::string> names;
   for (const ParamInfo& param : model.params) {
-    names.push_back(param.name);
     const int entry = group_of(param) / 2;
     if (param.trainable && entry > 0) is_used[entry - 1] = true;
   }
@@ -55,7 +53,7 @@ void GroupTable::check(const ModelInfo& model) const {
     if (is_used[i]) continue;
     misuse(
         "{}.groups[{}].match: no trainable parameter belongs to '{}': no name matches, or earlier entries match the same names{}",
-        path_, i + 1, texts_[i], suggest(texts_[i], names));
+        path_, i + 1, texts_[i], suggest(texts_[i], names_of(model.params, &ParamInfo::name)));
   }
 }
 

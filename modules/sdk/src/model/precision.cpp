@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "zt/base/options.h"
 
@@ -27,17 +26,14 @@ struct PrecisionOptions {
 }  // namespace
 
 c10::ScalarType parse_float_type(const std::string& name, const std::string& path) {
-  std::vector<std::string> names;
   for (const FloatType& known : kFloatTypes) {
     if (name == known.name) return known.type;
-    names.emplace_back(known.name);
   }
-  misuse("{}: unknown precision '{}'{}", path, name, suggest(name, names));
+  misuse("{}: unknown precision '{}'{}", path, name, suggest(name, names_of(kFloatTypes, &FloatType::name)));
 }
 
 std::string float_type_name(c10::ScalarType type) {
-  const auto* found =
-      std::find_if(std::begin(kFloatTypes), std::end(kFloatTypes), [&](const FloatType& x) { return x.type == type; });
+  const auto* found = std::ranges::find(kFloatTypes, type, &FloatType::type);
   return found == std::end(kFloatTypes) ? c10::toString(type) : found->name;
 }
 

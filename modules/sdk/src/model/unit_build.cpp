@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt {

@@ -10,20 +10,16 @@ namespace zt {
 
 namespace {
 
-struct Counter {
-  MetaWatch::Reading reading;
-  bool is_on = true;
-  void add(int64_t bytes) {
-    if (!is_on) return;
-    reading.held += bytes;
-    reading.peak = std::max(reading.peak, reading.held);
-    reading.allocated += std::max<int64_t>(bytes, 0);
-  }
-};
-thread_local std::shared_ptr<Counter> counter;
+thread_local std::shared_ptr<MetaWatch::Reading> watched;  // of the watch that exists on this thread, if any
+
+void count_bytes(MetaWatch::Reading& reading, int64_t bytes) {
+  reading.held += bytes;
+  reading.peak = std::max(reading.peak, reading.held);
+  reading.allocated += std::max<int64_t>(bytes, 0);
+}
 
 struct Holder {
-  std::shared_ptr<Counter> counter;
+  std::shared_ptr<MetaWatch::Reading> reading;
   int64_t bytes;
 };
 
@@ -32,9 +28,9 @@ class CountingAllocator : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device meta(c10::DeviceType::Meta);
-    if (!counter || bytes == 0) return {nullptr, nullptr, &release, meta};
-    counter->add(static_cast<int64_t>(bytes));
-    return {nullptr, new Holder{counter, static_cast<int64_t>(bytes)}, &release, meta};
+    if (!watched || bytes == 0) return {nullptr, nullptr, &release, meta};
+    count_bytes(*watched, static_cast<int64_t>(bytes));
+    return {nullptr, new Holder{watched, static_cast<int64_t>(bytes)}, &release, meta};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void*, const void*, size_t) const override {}
@@ -42,31 +38,26 @@ class CountingAllocator : public c10::Allocator {
  private:
   static void release(void* context) {
     const std::unique_ptr<Holder> holder(static_cast<Holder*>(context));
-    if (holder) holder->counter->add(-holder->bytes);
+    if (holder) count_bytes(*holder->reading, -holder->bytes);
   }
 };
-
-void install() {
-  static CountingAllocator allocator;
-  static std::once_flag once;
-  constexpr uint8_t kPriority = 1;  // above LibTorch's own
-  std::call_once(once, [] { c10::SetAllocator(c10::DeviceType::Meta, &allocator, kPriority); });
-}
 
 }  // namespace
 
 MetaWatch::MetaWatch() {
-  install();
-  counter = std::make_shared<Counter>();
+  static CountingAllocator allocator;
+  static std::once_flag once;
+  constexpr uint8_t kPriority = 1;  // above LibTorch's own
+  std::call_once(once, [] { c10::SetAllocator(c10::DeviceType::Meta, &allocator, kPriority); });
+  watched = std::make_shared<Reading>();
 }
 MetaWatch::~MetaWatch() {
-  counter->is_on = false;
-  counter.reset();
+  watched.reset();
 }
 
 MetaWatch::Reading MetaWatch::take() {
-  const Reading reading = counter->reading;
-  counter->reading = {.held = reading.held, .peak = reading.held, .allocated = 0};
+  const Reading reading = *watched;
+  *watched = {.held = reading.held, .peak = reading.held, .allocated = 0};
   return reading;
 }
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <array>
-#include <functional>
-#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -74,18 +72,15 @@ class Plan {
   const std::vector<std::shared_ptr<const RankProgram>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.
   std::vector<std::string> state_names() const;
+  int64_t optimizer_states() const { return static_cast<int64_t>(state_names().size()); }
   // The states of a parameter; none without an optimizer.
   std::vector<StateInfo> states_of(const ParamInfo& param) const;
-  int64_t optimizer_states() const { return optimizer_states_; }  // the number of these names
   // Returns the units of a rank of the mesh, without buffers.
   RankUnits describe_rank(const Coord& coord) const;
 
  private:
   Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer, Mode untrained)
-      : program_(std::move(program)),
-        optimizer_(std::move(optimizer)),
-        untrained_(untrained),
-        optimizer_states_(static_cast<int64_t>(state_names().size())) {}
+      : program_(std::move(program)), optimizer_(std::move(optimizer)), untrained_(untrained) {}
   std::vector<std::shared_ptr<const RankProgram>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
@@ -93,7 +88,6 @@ class Plan {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const Optimizer> optimizer_;
   Mode untrained_;
-  int64_t optimizer_states_;
   std::array<std::shared_ptr<const RankProgram>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const RankProgram>> of_ranks_;
   AxesSet joined_;

@@ -4,16 +4,11 @@
 #include <map>
 #include <set>
 
-#include "model/unit_build.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt {
 
 namespace {
-
-Value::Table table_of(const std::map<std::string, int64_t>& numbers) {
-  return {numbers.begin(), numbers.end()};
-}
 
 // Returns the ranks of each distinct program, in the order of the first rank. `programs`: by rank; equal ones share one object.
 std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr<const RankProgram>>& programs) {
@@ -24,18 +19,6 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
     else alike->push_back(rank);
   }
   return kinds;
-}
-
-// Returns the bytes that are sent by kind of action, with those of messages, and those that layers send by kind of layer.
-std::map<std::string, int64_t> with_rehearsed(std::map<std::string, int64_t> sent, const RankProgram& program,
-                                              const Rehearsal& rehearsed, const ModelInfo& model) {
-  for (size_t i = 0; i < program.actions.size(); ++i) {
-    const Action& action = program.actions[i];
-    const bool is_layer = role_of(action) == Role::compute;
-    if (const int64_t bytes = rehearsed.actions[i].sent; bytes > 0)
-      sent[is_layer ? model.positions[action.target].kind : kind(action.kind).name] += bytes;
-  }
-  return sent;
 }
 
 // Returns what the plan assumes of the layers that the rank runs. Each sentence stands once, after the kind of the layer.
@@ -64,8 +47,16 @@ std::string ranges_text(const std::vector<int>& numbers) {
   return text;
 }
 
-std::map<std::string, int64_t> sent_by_kind(const Plan& plan, const Rehearsal& rehearsed) {
-  return with_rehearsed(plan.rank().sent, plan.main(), rehearsed, plan.model());
+std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed,
+                                            const ModelInfo& model) {
+  std::map<std::string, int64_t> sent = rank.sent;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const Action& action = program.actions[i];
+    const bool is_layer = role_of(action) == Role::compute;
+    if (const int64_t bytes = rehearsed.actions[i].sent; bytes > 0)
+      sent[is_layer ? model.positions[action.target].kind : kind(action.kind).name] += bytes;
+  }
+  return sent;
 }
 
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
@@ -83,11 +74,12 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;
+    const std::map<std::string, int64_t> sent = sent_by_kind(rank, program, rehearsed, plan.model());
     kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
                                  {"count", static_cast<int64_t>(ranks.size())},
-                                 {"memory", table_of(memory)},
-                                 {"actions", table_of(rank.actions)},
-                                 {"sent", table_of(with_rehearsed(rank.sent, program, rehearsed, plan.model()))},
+                                 {"memory", Value::Table(memory.begin(), memory.end())},
+                                 {"actions", Value::Table(rank.actions.begin(), rank.actions.end())},
+                                 {"sent", Value::Table(sent.begin(), sent.end())},
                                  {"assumptions", assumptions_of(program, plan)}});
   }
   return kinds;

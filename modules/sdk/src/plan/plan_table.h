@@ -12,8 +12,9 @@ namespace zt {
 // Returns ascending numbers as text: "0-511" or "0, 4, 8".
 std::string ranges_text(const std::vector<int>& numbers);
 
-// Returns the bytes that this rank sends in such a step, by kind of action, and by kind of layer what layers send.
-std::map<std::string, int64_t> sent_by_kind(const Plan& plan, const Rehearsal& rehearsed);
+// Returns the bytes that a rank sends in such a step of `program`, by kind of action, and by kind of layer what layers send.
+std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed,
+                                            const ModelInfo& model);
 
 // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
 // list of sentences about layers. `batch`: each rank's part of a global batch.

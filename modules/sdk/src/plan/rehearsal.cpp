@@ -23,7 +23,7 @@ namespace {
 // Stands for the actions that move values between ranks, by what they declare to read, to write and to free.
 class Moved : public ActionHandler {
  public:
-  Moved(const ModelInfo& model, const ValueShapes& shapes) : model_(model), shapes_(shapes), read_(outputs_read(model)) {}
+  Moved(const ModelInfo& model, const ValueShapes& shapes) : model_(model), shapes_(shapes) {}
 
   Work start(const Action& action, StepState& state) override {
     const Resources declared = resources_of(action, model_);
@@ -42,12 +42,9 @@ class Moved : public ActionHandler {
   int64_t take_sent_bytes() { return std::exchange(sent_, 0); }
 
  private:
-  static std::set<std::pair<int, int>> outputs_read(const ModelInfo& model) {
-    std::set<std::pair<int, int>> read;
-    for (const PositionInfo& position : model.positions) {
-      for (const Edge& edge : position.inputs) read.emplace(edge.position, edge.output);
-    }
-    return read;
+  bool is_read(const Edge& edge) const {
+    const auto reads = [&](const PositionInfo& position) { return std::ranges::count(position.inputs, edge) > 0; };
+    return std::ranges::any_of(model_.positions, reads);
   }
 
   // Counts the tensors that are there. They stay, until the action frees them.
@@ -72,14 +69,13 @@ class Moved : public ActionHandler {
       const Edge edge{written.index, output};
       if (written.type == resource::value) state.values.put(edge, written.micro_batch, at::empty_like(outputs[output]));
       else if (model_.positions[written.index].outputs[output].differentiable && outputs[output].is_floating_point() &&
-               read_.contains({written.index, output}))
+               is_read(edge))
         state.values.add_gradient(edge, written.micro_batch, at::empty_like(outputs[output]));
     }
   }
 
   const ModelInfo& model_;
   const ValueShapes& shapes_;
-  std::set<std::pair<int, int>> read_;  // position and output
   int64_t sent_ = 0;
 };
 

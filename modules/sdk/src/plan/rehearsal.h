@@ -1,7 +1,6 @@
 // A rehearsal of a step on tensors without memory (device meta): how many operations each action does, and what it holds.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 #include <vector>

@@ -115,7 +115,7 @@ std::array<std::pair<const char*, c10::ScalarType*>, 3> types_of(Precision& prec
 
 void parse_header(const std::vector<std::string>& tokens, RankProgram& program) {
   Value::Table attrs = parse_attrs(tokens, 1);
-  program.mode = parse_mode(take_as<std::string>(attrs, "mode", mode_name(Mode::train)));
+  program.mode = parse_mode(take_as<std::string>(attrs, "mode", word_of(Mode::train)));
   const int64_t micro_batches = take_as<int64_t>(attrs, "micro_batches", 1);
   if (micro_batches < 1 || micro_batches > 1'000'000) misuse("micro_batches={} is out of range: give at least 1", micro_batches);
   program.micro_batches = static_cast<int>(micro_batches);
@@ -186,7 +186,7 @@ Action parse_action(const std::string& line) {
 }
 
 std::string RankProgram::text() const {
-  std::string text = fmt::format("program mode={} micro_batches={} units={}", mode_name(mode), micro_batches, units.size());
+  std::string text = fmt::format("program mode={} micro_batches={} units={}", word_of(mode), micro_batches, units.size());
   Precision types = precision;
   for (const auto& [name, type] : types_of(types)) {
     if (*type != c10::ScalarType::Float) text += fmt::format(" {}={}", name, float_type_name(*type));

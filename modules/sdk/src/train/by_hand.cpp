@@ -9,10 +9,6 @@ namespace zt {
 
 namespace {
 
-bool is_kind(const RankProgram& program, int index, KindId id) {
-  return program.actions[index].kind == id;
-}
-
 // Returns the index after the last forward of `micro_batch` that follows `from`, where only actions that move
 // parameters may stand in between; `from` if there is none.
 int end_of_forwards(const RankProgram& program, int from, int micro_batch) {
@@ -20,8 +16,9 @@ int end_of_forwards(const RankProgram& program, int from, int micro_batch) {
   const int n = static_cast<int>(program.actions.size());
   int end = from;
   for (int i = from; i < n; ++i) {
-    if (is_kind(program, i, forward) && program.actions[i].micro_batch == micro_batch) end = i + 1;
-    else if (role_of(program.actions[i]) != Role::residency) break;
+    const Action& action = program.actions[i];
+    if (action.kind == forward && action.micro_batch == micro_batch) end = i + 1;
+    else if (role_of(action) != Role::residency) break;
   }
   return end;
 }
@@ -30,18 +27,17 @@ int end_of_forwards(const RankProgram& program, int from, int micro_batch) {
 int end_of_backwards(const RankProgram& program, int from, int micro_batch) {
   const Kinds& kinds = Kinds::get();
   const int n = static_cast<int>(program.actions.size());
-  int i = from;
-  while (i < n && !is_kind(program, i, kinds.norm) && !is_kind(program, i, kinds.forward)) {
+  for (int i = from; i < n; ++i) {
     const Action& action = program.actions[i];
+    if (action.kind == kinds.norm || action.kind == kinds.forward) return i;
     if (action.micro_batch >= 0 && action.micro_batch != micro_batch) {
       misuse(
           "this program interleaves micro-batches (action {}: {}), so forward and backward cannot run one by one: use "
           "trainer:step(batch)",
           i, action_text(action));
     }
-    ++i;
   }
-  return i;
+  return n;
 }
 
 // Returns whether the actions only run layers, without communication: then what they have done can be dropped.
@@ -72,7 +68,7 @@ void ByHand::open(const RankProgram& program) {
   runs_.ensure_same_step(program);
   is_open_ = true;
   are_counts_shared_ = false;
-  action_ = program.actions.empty() || !is_kind(program, 0, Kinds::get().count) ? 0 : 1;
+  action_ = program.actions.empty() || program.actions[0].kind != Kinds::get().count ? 0 : 1;
 }
 
 void ByHand::begin_step(const Batch& micro_batch, const Executor& running) {

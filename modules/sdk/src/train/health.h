@@ -5,22 +5,43 @@
 #include <string>
 #include <utility>
 
+#include "zt/base/error.h"
+
 namespace zt {
 
 // Threads: the rank's thread only.
 class Health {
  public:
   // Throws if the last failure has left parameters that must not be used.
-  void require_sound() const;
+  void require_sound() const {
+    require_not_lost();
+    if (!half_changed_.empty()) misuse("{}", half_changed_);
+  }
   // Throws within a step, and after a Fault; allows a load.
-  void require_alive() const;
+  void require_alive() const {
+    if (is_busy_)
+      misuse(
+          "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after "
+          "the step");
+    require_not_lost();
+  }
 
   // The parameters are those of a complete step or load.
   void set_sound() { half_changed_.clear(); }
   // Refuse all further use but a load: after a step that failed between its updates, and after a load that failed and may have
   // changed a part of the trainer.
-  void set_half_updated(int64_t step, const std::string& why);
-  void set_half_loaded(const std::string& why);
+  void set_half_updated(int64_t step, const std::string& why) {
+    half_changed_ = fmt::format(
+        "step {} has failed between its updates, so parameters and optimizer state are of two steps: load a checkpoint before "
+        "anything else. It failed with: {}",
+        step, why);
+  }
+  void set_half_loaded(const std::string& why) {
+    half_changed_ = fmt::format(
+        "a load has failed and may have changed a part of the parameters and optimizer state: load a complete checkpoint before "
+        "anything else. It failed with: {}",
+        why);
+  }
   // Ends all further use, after a Fault.
   void lose(const std::string& why) { lost_ = why; }
 
@@ -40,7 +61,13 @@ class Health {
   };
 
  private:
-  void require_not_lost() const;
+  void require_not_lost() const {
+    if (!lost_.empty())
+      fault(
+          "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
+          "checkpoint",
+          lost_);
+  }
 
   bool is_busy_ = false;
   std::string half_changed_;

@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "simulate/action_times.h"
-#include "zt/base/error.h"
-#include "zt/base/options.h"
 #include "zt/process/trace.h"
 
 namespace zt {
@@ -19,10 +17,6 @@ double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-double least(const std::vector<double>& values) {
-  return *std::ranges::min_element(values);
 }
 
 // Waits for the other ranks of the action's communicators, and returns whether there are any.
@@ -103,18 +97,16 @@ void CostMeter::join(Executor& executor, StepState& state) {
 std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Cost>& work) const {
   const RankProgram& program = plan_.main();
   std::map<std::string, Sum> sums;
-  std::map<std::string, double> messages;
+  std::map<std::string, std::vector<double>> messages;
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     const std::string name = measured_name(action, plan_.model());
     sums[name].add({median(times_[i].compute), median(times_[i].transfer), work[i].sent_bytes, work[i].flops,
                     static_cast<double>(work[i].memory_bytes)});
-    if (!message_of(action)) continue;
-    const auto [found, is_new] = messages.emplace(name, least(times_[i].compute));
-    if (!is_new) found->second = std::min(found->second, least(times_[i].compute));
+    if (message_of(action)) messages[name].insert(messages[name].end(), times_[i].compute.begin(), times_[i].compute.end());
   }
   auto measured = means(sums);
-  for (const auto& [name, time] : messages) measured[name].compute = time;
+  for (const auto& [name, times] : messages) measured[name].compute = *std::ranges::min_element(times);
   return measured;
 }
 

@@ -15,11 +15,6 @@ namespace zt {
 
 namespace {
 
-std::string machine_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
-
 int64_t bytes_of(const RankPlan& plan) {
   int64_t bytes = 0;
   for (const auto& [kind, held] : plan.held) bytes += held;
@@ -45,7 +40,8 @@ struct Here {
 Here gather_here(const Plan& plan, int64_t mine) {
   Communicator* world = plan.world();
   if (!world) return {mine, mine, 1, true};
-  const std::string name = machine_name();
+  std::array<char, 256> host{};
+  const std::string name = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
   const int64_t process = getpid();
   Here here;
   const auto all = world->all_gather_values(Value::Table{{"machine", name}, {"process", process}, {"bytes", mine}});
@@ -59,11 +55,6 @@ Here gather_here(const Plan& plan, int64_t mine) {
     ++here.ranks;
   }
   return here;
-}
-
-bool is_on_gpus(const Plan& plan) {
-  const auto& mesh = plan.program().mesh();
-  return mesh && plan.world_place().size > 1 && mesh->world()->link.is_on_device;
 }
 
 // What shrinks the buffers: sharding the largest kind, more ranks, a smaller state.
@@ -104,7 +95,7 @@ std::string memory_advice(const Plan& plan, Lacking what) {
 }
 
 void check_memory(const Plan& plan) {
-  if (is_on_gpus(plan)) return;
+  if (plan.world() && plan.program().mesh()->world()->link.is_on_device) return;
   const Here here = gather_here(plan, bytes_of(plan.rank()));
   const MachineMemory memory = machine_memory();
   const auto need = [&] {

@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "runner.h"
-#include "zt/base/error.h"
 
 namespace zt {
 
@@ -18,11 +17,7 @@ struct NonfinitePlace {
   std::string what;
 };
 
-Value to_value(const NonfinitePlace& place) {
-  return Value::List{place.micro_batch, place.action, place.what};
-}
-
-// Returns the earliest of the places on `ranks` in words; empty if no rank found one. `places`: from to_value.
+// Returns the earliest of the places on `ranks` in words; empty if no rank found one. `places`: lists of their fields.
 std::string earliest(const std::vector<Value>& places, const std::vector<int>& ranks) {
   using Key = std::tuple<int64_t, int64_t>;
   std::string text;
@@ -70,11 +65,6 @@ std::string nonfinite_result(const Action& action, ProgramRuns& runs) {
   return {};
 }
 
-// Whether the replay runs such actions. Actions of unknown purpose and updates must not be done twice.
-bool is_replayed(Role role) {
-  return role != Role::other && role != Role::update;
-}
-
 NonfinitePlace replay(ProgramRuns& runs, const Plan& plan) {
   const Kinds& kinds = Kinds::get();
   Executor& running = runs.activate(Mode::train);
@@ -87,7 +77,8 @@ NonfinitePlace replay(ProgramRuns& runs, const Plan& plan) {
   int micro_batch = -1;
   for (int i = 0; i < static_cast<int>(actions.size()) && actions[i].kind != kinds.norm; ++i) {
     const Action& action = actions[i];
-    if (!is_replayed(role_of(action)) || (is_by_hand && action.kind == kinds.count)) continue;
+    const Role role = role_of(action);  // actions of unknown purpose and updates must not be done twice
+    if (role == Role::other || role == Role::update || (is_by_hand && action.kind == kinds.count)) continue;
     if (is_by_hand && action.kind == kinds.forward && action.micro_batch != micro_batch) {
       micro_batch = action.micro_batch;
       runs.set_micro_batch(micro_batch, given.at(static_cast<size_t>(micro_batch)));
@@ -109,8 +100,9 @@ std::string find_nonfinite(ProgramRuns& runs, const Plan& plan) {
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   const auto axes = norm == actions.end() ? std::vector<std::string>{} : norm->axes();
   const Coord coord = plan.program().coord();
-  if (axes.empty()) return earliest({to_value(place)}, {coord.rank});
-  return earliest(runs.state().links->control(axes).all_gather_values(to_value(place)), coord.shape.group(coord.rank, axes));
+  const Value mine = Value::List{place.micro_batch, place.action, place.what};
+  if (axes.empty()) return earliest({mine}, {coord.rank});
+  return earliest(runs.state().links->control(axes).all_gather_values(mine), coord.shape.group(coord.rank, axes));
 }
 
 }  // namespace zt

@@ -4,7 +4,7 @@
 
 #include "plan/plan.h"
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
+#include "zt/base/hash.h"
 
 namespace zt {
 
@@ -31,6 +31,58 @@ void check_unused(const TrainerOptions& options) {
   if (options.loss_scale) refuse("fp16");
 }
 
+void add_options(const std::string& of, const MadeFromOptions& made, Facts& facts) {
+  for (const auto& [name, text] : made.option_texts) facts.emplace_back(fmt::format("the option '{}' of {}", name, of), text);
+}
+
+// Returns a hash of evenly spread blocks of the parameter's logical tensor, and its first element.
+std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) {
+  constexpr int64_t kBlocks = 16, kBlock = 64;
+  const int64_t numel = info.logical_numel();
+  if (numel == 0) return "empty";
+  std::vector<double> values;
+  const int64_t blocks = std::min(kBlocks, (numel + kBlock - 1) / kBlock);
+  for (int64_t b = 0; b < blocks; ++b) {
+    const int64_t begin = blocks == 1 ? 0 : (std::max<int64_t>(numel - kBlock, 0)) / (blocks - 1) * b;
+    const int64_t count = std::min(kBlock, numel - begin);
+    values.resize(values.size() + static_cast<size_t>(count));
+    param.init(seed, info.name, begin, std::span(values).last(static_cast<size_t>(count)));
+  }
+  const auto* bytes = reinterpret_cast<const char*>(values.data());
+  return fmt::format("{} (hash {:016x})", values.front(), stable_hash({bytes, values.size() * sizeof(double)}));
+}
+
+void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
+  facts.emplace_back("the model's seed", fmt::format("{}", model.seed()));
+  add_options("the model", model, facts);
+  for (size_t p = 0; p < info.positions.size(); ++p) {
+    const PositionInfo& position = info.positions[p];
+    const std::string name = fmt::format("layer '{}'", position.name);
+    facts.emplace_back(fmt::format("the kind of {}", name), position.kind);
+    add_options(name, *model.positions()[p].layer, facts);
+  }
+  for (size_t i = 0; i < info.losses.size(); ++i)
+    facts.emplace_back(fmt::format("loss term {}", i + 1),
+                       fmt::format("'{}' per {}", info.losses[i].name, word_of(info.losses[i].per)));
+  for (const ParamInfo& param : info.params)
+    facts.emplace_back(
+        fmt::format("parameter '{}'", param.name),
+        fmt::format("{} of shape [{}]", param.trainable ? "trainable" : "frozen", fmt::join(param.logical_shape(), ", ")));
+  for (const ModelStat& stat : info.stats)
+    facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
+}
+
+void add_optimizer(const Optimizer& optimizer, const ModelInfo& model, Facts& facts) {
+  add_options("the optimizer", optimizer, facts);
+  for (const ParamInfo& param : model.params) {
+    if (!param.trainable || optimizer.scope(param) != Scope::tensor) continue;
+    for (const StateInfo& state : optimizer.states_of(param)) {
+      facts.emplace_back(fmt::format("the optimizer's state '{}' of '{}'", state.name, param.name),
+                         fmt::format("[{}] {}", fmt::join(state.shape, ", "), c10::toString(state.dtype)));
+    }
+  }
+}
+
 }  // namespace
 
 void check_options(const Program& program, const TrainerOptions& options) {
@@ -45,6 +97,35 @@ void check_options(const Program& program, const TrainerOptions& options) {
     misuse("a dynamic loss scale is found by steps that overflow: give on_nonfinite = \"skip\", or a constant fp16.loss_scale");
   }
   check_optimizer(*options.optimizer, program.info());
+}
+
+Facts facts_of(const Program& program, const TrainerOptions& options) {
+  Facts facts;  // without an optimizer all parameters are frozen, so it stands before the model
+  facts.emplace_back("the optimizer", options.optimizer ? options.optimizer->kind() : kNotGiven);
+  if (options.optimizer) add_optimizer(*options.optimizer, program.info(), facts);
+  add_model(*program.model(), program.info(), facts);
+  facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
+  if (options.schedule) add_options("the schedule", *options.schedule, facts);
+  facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));
+  const auto nonfinite = options.on_nonfinite;
+  facts.emplace_back("the trainer's on_nonfinite", !nonfinite ? kNotGiven : *nonfinite == OnNonfinite::skip ? "skip" : "error");
+  if (const auto& scale = options.loss_scale) {
+    facts.emplace_back("the fp16 loss scale",
+                       fmt::format("{} {} {} {} {} {}", scale->loss_scale, scale->initial_scale_power, scale->loss_scale_window,
+                                   scale->hysteresis, scale->consecutive_hysteresis, scale->min_loss_scale));
+  }
+  return facts;
+}
+
+Facts initial_facts_of(const Program& program) {
+  const Model& model = *program.model();
+  Facts facts;
+  for (size_t i = 0; i < model.params().size(); ++i) {
+    const ParamInfo& info = program.info().params[i];
+    facts.emplace_back(fmt::format("the first initial value of '{}'", info.name),
+                       sample_of(*model.params()[i], info, model.seed()));
+  }
+  return facts;
 }
 
 void require_optimizer(const Plan& plan, const char* call) {

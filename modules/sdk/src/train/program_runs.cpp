@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <limits>
 
+#include "execute/counts.h"
+#include "memory_check.h"
+#include "plan/plan_links.h"
 #include "zt/base/error.h"
 #include "zt/execute/resource_check.h"
 
@@ -12,6 +15,16 @@ namespace {
 
 std::shared_ptr<Updater> updater_of(const StepState& state, const std::shared_ptr<const Optimizer>& optimizer) {
   return optimizer ? std::make_shared<Updater>(optimizer, state) : nullptr;
+}
+
+StepFailure describe_failure(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerFailed& error) {
+    return {error.what(), true};
+  } catch (const std::exception& error) {
+    return {describe(error)};
+  }
 }
 
 }  // namespace
@@ -99,6 +112,117 @@ Counts ProgramRuns::set_micro_batch(int index, const Batch& batch) {
 void ProgramRuns::end_step() {
   parts().batches.clear();
   has_partial_gradients_ = false;
+}
+
+std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) return failure;
+    return std::make_exception_ptr(OutOfMemory(describe(error) + ". " + memory_advice(plan, Lacking::values)));
+  }
+}
+
+void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
+  if (more.empty()) std::rethrow_exception(failure);
+  try {
+    std::rethrow_exception(failure);
+  } catch (const Misuse& error) {
+    throw Misuse(error.what() + more);
+  } catch (const OutOfMemory& error) {
+    throw OutOfMemory(error.what() + more);
+  } catch (const std::exception& error) {
+    throw Error(describe(error) + more);
+  }
+}
+
+void ProgramRuns::ensure_same_step(const RankProgram& program) const {
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
+  if (axes.empty()) return health_.require_sound();
+  std::optional<StepFailure> failure;
+  if (!health_.half_changed().empty()) failure = StepFailure{health_.half_changed()};
+  try {
+    sum_counts(state_.links->control(axes), {}, {.trainer = state_.links->trainer(), .failure = failure}, program.mode,
+               state_.step);
+  } catch (const Misuse& error) {
+    throw StepRefused(error.what());
+  }
+}
+
+void ProgramRuns::agree_on_failure(const RankProgram& program) {
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
+  if (axes.empty()) return;
+  state_.known_failure = find_failure(state_.links->control(axes), state_.failure);
+}
+
+void ProgramRuns::attempt(Executor& running, int first, const Rescue& rescue, const std::function<void()>& body) {
+  state_.failure.reset();
+  state_.known_failure.clear();
+  state_.is_finite = true;
+  is_begun_ = rescue.is_begun;
+  running.seek(first);
+  const auto exponent = parts().scale.exponent;
+  std::exception_ptr failure;
+  try {
+    const Health::Busy busy(health_);
+    body();
+  } catch (const Fault& error) {
+    health_.lose(error.what());
+    throw;
+  } catch (const StepRefused&) {
+    if (running.next() == first) throw;
+    failure = std::current_exception();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (failure) failure = with_advice(failure, *plan_);
+  if (!failure && state_.known_failure.empty()) return;
+  parts().scale.exponent = exponent;
+  fail(running, failure, rescue);
+}
+
+// `failure`: null if only other ranks have failed.
+void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue) {
+  std::string more = rescue.advice;
+  if (failure) {
+    state_.failure = describe_failure(failure);
+    if (!is_begun_) begin({}, running);
+    const bool is_half_updated = has_changed(running);
+    const std::string text = state_.failure->text;
+    try {
+      if (rescue.join) rescue.join();
+      else running.join_rest(state_);
+    } catch (const StepRefused&) {  // the other ranks have learnt of the failure at COUNT
+      state_.known_failure.clear();
+    } catch (const Fault& error) {
+      health_.lose(text);
+      fault("{}; after this the rank could not take part in the rest of the step, so the trainer cannot be used any more: {}",
+            text, error.what());
+    }
+    if (is_half_updated) {
+      health_.set_half_updated(state_.step, text);
+      more = fmt::format("; step {} failed when ranks may have changed parameters: load a checkpoint before anything else",
+                         state_.step);
+    }
+  }
+  begin({}, running);  // frees batch, values and graphs
+  const bool is_of_peer = !failure || state_.failure->is_of_peer;
+  state_.failure.reset();
+  if (is_of_peer && !state_.known_failure.empty()) throw Misuse(state_.known_failure + more);
+  rethrow_with(failure, more);
+}
+
+// Whether an action that has run, or the one that failed, changes what outlives a step. After NORM the other ranks do so.
+bool ProgramRuns::has_changed(const Executor& running) const {
+  const auto& actions = running.program().actions;
+  const int end = std::min(running.next() + 1, static_cast<int>(actions.size()));
+  if (!state_.is_finite || running.program().mode != Mode::train) return false;
+  const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
+  if (!axes_of_run(*plan_, running.program()).empty() && norm - actions.begin() < running.next()) return true;
+  return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
+    return std::ranges::any_of(resources_of(action, *state_.model).writes,
+                               [](const Resource& written) { return !type_of(written.type).saved_as.empty(); });
+  });
 }
 
 }  // namespace zt

@@ -15,7 +15,7 @@ int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   predicted_ = -1;
   predicted_for_ = micro_batches;
   const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
-  sent_ = sent_by_kind(*plan_, rehearsed);
+  sent_ = sent_by_kind(plan_->rank(), plan_->main(), rehearsed, plan_->model());
   return predicted_ = rehearsed.peak_bytes();
 }
 
@@ -79,7 +79,6 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
     actions += fmt::format("{}{} {}", actions.empty() ? "" : ", ", count, name);
 
   std::string text = summary(plan_->model());
-  if (!text.empty() && text.back() != '\n') text += '\n';
   text += fmt::format("mesh      {}\n", coord.shape.axes().empty() ? "one rank" : coord.shape.text());
   for (const auto& pass : program.passes()) text += fmt::format("pass      {} ({})\n", pass->name(), phase_name(pass->phase()));
   static constexpr const char* kCalls[] = {"step", "evaluate", "infer"};  // by Mode

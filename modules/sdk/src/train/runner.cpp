@@ -1,13 +1,15 @@
 #include "runner.h"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <atomic>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "zt/base/error.h"
 #include "zt/base/options.h"
-#include "zt/base/tensor.h"
 #include "zt/process/log.h"
 
 namespace zt {
@@ -24,6 +26,54 @@ at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts)
         name, m, fmt::join(parts[m].sizes(), ", "), fmt::join(parts[0].sizes(), ", "));
   }
   return at::cat(parts);
+}
+
+// Gives the outputs of the first rank that has any to all ranks: `mine` on that rank, copies on `device` elsewhere. comm,
+// control: the communicators of an axis, as in Axis. Collective.
+Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, at::Device device) {
+  using Described = std::vector<std::tuple<std::string, int64_t, std::vector<int64_t>>>;  // name, dtype and sizes of each output
+  Described described;
+  for (const auto& [name, tensor] : mine)
+    described.emplace_back(name, static_cast<int64_t>(tensor.scalar_type()), tensor.sizes().vec());
+  const std::vector<Value> all = control.all_gather_values(Value::from_json(described));
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    described = all[rank].to_json().get<Described>();
+    if (described.empty()) continue;
+    Outputs shared;
+    for (const auto& [name, dtype, sizes] : described) {
+      const auto options = at::TensorOptions().dtype(static_cast<at::ScalarType>(dtype)).device(device);
+      const at::Tensor tensor = rank == comm.rank() ? mine.at(name).contiguous() : at::empty(sizes, options);
+      comm.broadcast(tensor, rank).synchronize();
+      shared.emplace(name, tensor);
+    }
+    return shared;
+  }
+  return mine;
+}
+
+// Returns reduce(mine) of the first rank that has outputs, on all ranks. If it throws there, all ranks throw: Misuse with its
+// message on the others. Collective over `control`.
+Value share_reduced(const Outputs& mine, const std::function<Value(const Outputs&)>& reduce, Communicator& control) {
+  Value result;
+  std::exception_ptr failure;
+  if (!mine.empty()) {
+    try {
+      result = Value::Table{{"value", reduce(mine)}};
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      result = Value::Table{{"error", std::string(error.what())}};
+    }
+  }
+  const std::vector<Value> all = control.all_gather_values(result);
+  if (failure) std::rethrow_exception(failure);
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const auto* table = all[rank].get_if<Value::Table>();
+    if (!table) continue;
+    if (const auto error = table->find("error"); error != table->end())
+      misuse("rank {} of '{}' failed: {}", rank, control.name(), *error->second.get_if<std::string>());
+    return table->at("value");
+  }
+  return {};
 }
 
 }  // namespace
@@ -116,19 +166,17 @@ Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outp
 }
 
 StepResult Runner::result(int64_t begin_ns) const {
-  StepResult result;
-  result.step = state_.step;
-  result.loss = without_nan_sign(state_.loss);
-  result.grad_norm = without_nan_sign(state_.grad_norm);
-  result.lr = state_.scalars.lr;
-  result.loss_scale = state_.loss_scale;
-  result.tokens = state_.counts.tokens;
-  result.samples = state_.counts.samples;
-  result.seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9;
-  result.skipped = !state_.is_finite;
-  result.terms = state_.losses;
-  result.stats = runs_.parts().stats.report(state_.stats);
-  return result;
+  return {.step = state_.step,
+          .loss = without_nan_sign(state_.loss),
+          .grad_norm = without_nan_sign(state_.grad_norm),
+          .lr = state_.scalars.lr,
+          .loss_scale = state_.loss_scale,
+          .tokens = state_.counts.tokens,
+          .samples = state_.counts.samples,
+          .seconds = static_cast<double>(now_ns() - begin_ns) * 1e-9,
+          .skipped = !state_.is_finite,
+          .terms = state_.losses,
+          .stats = runs_.parts().stats.report(state_.stats)};
 }
 
 StepResult Runner::finish_step(int64_t begin_ns) {

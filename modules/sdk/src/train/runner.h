@@ -2,16 +2,18 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "program_runs.h"
-#include "share_outputs.h"
 #include "step_control.h"
 #include "zt/plan/allocation.h"
 
 namespace zt {
+
+using Outputs = std::map<std::string, at::Tensor>;  // of the model's last position, by name
 
 // Threads: the rank's thread only. All functions that run actions are collective over the mesh.
 class Runner {

@@ -1,6 +1,5 @@
 #include "zt/train/trainer.h"
 
-#include "alike.h"
 #include "by_hand.h"
 #include "execute/counts.h"
 #include "measure.h"
@@ -203,7 +202,6 @@ void Trainer::visit(Visitor& visitor) {
   running().runs.health().require_alive();
   if (!visitor.is_load() && !visitor.precedes_load()) running().runs.health().require_sound();
   running().runs.drain();
-  const Store& store = *store_;
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   else
     visitor.ignore(
@@ -219,7 +217,7 @@ void Trainer::visit(Visitor& visitor) {
   if (!visitor.is_load()) return;
   compare_gemm(choice, plan_->world_place());
   convert(step, "trainer/step", store_->state().step);
-  store.gather_parameters();
+  store_->gather_parameters();
   running().runs.health().set_sound();
 }
 

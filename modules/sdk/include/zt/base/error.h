@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <span>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 #include <string_view>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace zt {
 
@@ -117,6 +119,14 @@ std::string nearest(std::string_view name, std::span<const std::string> candidat
 // Returns the end of a message about an unknown name: ": did you mean 'lr'?", or ": known are 'a', 'b'" if no candidate is
 // near.
 std::string suggest(std::string_view name, std::span<const std::string> candidates);
+
+// Returns the names of all elements: `name` is a member or a function of an element.
+template <class Range, class Name>
+std::vector<std::string> names_of(const Range& range, Name name) {
+  std::vector<std::string> names;
+  for (const auto& each : range) names.emplace_back(std::invoke(name, each));
+  return names;
+}
 
 // Returns the name of a type, which is capitalised, after its article: "an Optimizer", "a Layer".
 inline std::string with_article(std::string_view name) {

@@ -52,9 +52,7 @@ inline auto between(double low, double high) {
 }
 inline auto one_of(std::vector<std::string> names) {
   return [names](const std::string& v) {
-    for (const auto& name : names) {
-      if (name == v) return std::string();
-    }
+    if (std::ranges::find(names, v) != names.end()) return std::string();
     return fmt::format("must be one of '{}', got '{}'", fmt::join(names, "', '"), v);
   };
 }

@@ -25,9 +25,6 @@ inline int64_t size_of(at::ScalarType type) {
 // Returns "3.2 MiB": the unit is a power of 1024, with one decimal below 100 of it. Below 1 KiB: "640 B".
 std::string human_bytes(int64_t bytes);
 
-// Returns the 64-bit FNV-1a hash of the bytes, for logs and tests. Throws Misuse unless the tensor is contiguous and on the CPU.
-uint64_t fingerprint(const at::Tensor& tensor);
-
 // Returns zeros as at::zeros does, for tensors that live until training ends. On the CPU it asks the kernel for huge pages
 // (madvise). Where these are available, the kernel supplies memory several times as fast, and loops over it have fewer TLB
 // misses.

@@ -1,7 +1,6 @@
 // A mesh: all ranks of the run, arranged along named axes. Functions get their mesh as an argument; there is no global group.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -19,6 +18,7 @@ namespace zt {
 struct AxisSize {
   std::string name;
   int size = 1;
+  bool operator==(const AxisSize&) const = default;
 };
 
 // The names and sizes of the axes, and which ranks are in which group. Ranks are numbered row-major: the last axis varies
@@ -39,10 +39,11 @@ class MeshShape {
   std::vector<int> group(int rank, std::span<const std::string> axes) const;
   std::string text() const;  // "dp=2 x tp=4"
 
-  bool operator==(const MeshShape& other) const;
+  bool operator==(const MeshShape&) const = default;
 
  private:
   size_t index_of(const std::string& axis) const;
+  int stride(const std::string& axis) const;  // from a rank to the next along `axis`
   std::vector<AxisSize> axes_;
   int world_size_ = 1;
 };

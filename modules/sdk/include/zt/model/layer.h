@@ -5,10 +5,7 @@
 
 #include <array>
 #include <functional>
-#include <map>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -26,18 +23,12 @@ inline constexpr std::array kModes{Mode::train, Mode::eval, Mode::generate};
 constexpr auto words_of(Mode) {
   return std::array{"train", "eval", "generate"};
 }
-inline std::string mode_name(Mode mode) {
-  return word_of(mode);
-}
 inline Mode parse_mode(const std::string& name) {
   return parse_word<Mode>(name, "unknown mode");
 }
 enum class Per : uint8_t { token, sample };  // a loss term is a sum over tokens or samples, and is divided by their number
 constexpr auto words_of(Per) {
   return std::array{"token", "sample"};
-}
-inline std::string name_of(Per per) {
-  return word_of(per);
 }
 Per parse_per(const std::string& name);  // throws Misuse for another name
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "zt/base/object.h"
@@ -63,7 +62,6 @@ struct Param {
   std::string local_name = {};         // the name within its layer; set by the first model with the parameter
 
   int64_t numel() const;
-  Placement placement(const std::string& axis) const;
   // Returns what Context::param of the innermost running layer on this thread returns. Throws Misuse, with the parameter's name,
   // outside of a forward: also in the backward of an autograd function, which keeps the tensor that its forward has read.
   const at::Tensor& get() const;

@@ -1,7 +1,6 @@
 // Parameter groups: weight decay and learning rate scale of a parameter, chosen by its name.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -57,7 +57,7 @@ void StepStats::check_loss(int position, const LossInfo& term) const {
   if (std::ranges::find(declared, term) != declared.end()) return;
   misuse(
       "the loss '{}' per {} is not declared: give it in the layer's io, in Lua as nn.layer{{io = {{losses = {{{} = \"{}\"}}}}}}",
-      term.name, name_of(term.per), term.name, name_of(term.per));
+      term.name, word_of(term.per), term.name, word_of(term.per));
 }
 
 void StepStats::add_named_stat(int position, int micro_batch, const std::string& name, const at::Tensor& values) {

@@ -1,5 +1,6 @@
 #include "store.h"
 
+#include <algorithm>
 #include <set>
 
 #include "zt/base/error.h"
@@ -61,14 +62,11 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
 }
 
 int Store::find(const std::string& name) const {
-  std::vector<std::string> names;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    if (tensors_[i].name == name) return static_cast<int>(i);
-    names.push_back(tensors_[i].name);
-  }
-  const std::string found = nearest(name, names);
+  const auto found = std::ranges::find(tensors_, name, &ModelTensor::name);
+  if (found != tensors_.end()) return static_cast<int>(found - tensors_.begin());
+  const std::string near = nearest(name, names_of(tensors_, &ModelTensor::name));
   misuse("the model has no parameter '{}'{}", name,
-         found.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", found));
+         near.empty() ? std::string(": print(model) lists them") : fmt::format(": did you mean '{}'?", near));
 }
 
 int Store::find_parameter(const std::string& name, const char* what) const {
