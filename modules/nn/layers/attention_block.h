@@ -23,8 +23,8 @@ struct AttentionBlockOptions : AttentionOptions {
 template <class Options>
 Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
   return attention_options(std::move(schema), "dropout probability of both branches and the attention weights")
-      .optional("norm", static_cast<NormKind Options::*>(&Options::norm), "norm before each branch")
-      .optional("eps", static_cast<double Options::*>(&Options::eps), "eps of the norms", Check<double>(at_least(0)))
+      .optional("norm", &Options::norm, "norm before each branch")
+      .optional("eps", &Options::eps, "eps of the norms", at_least(0))
       .only_with("with a norm", [](const Options& o) { return o.norm != NormKind::none; });
 }
 
