@@ -13,16 +13,10 @@ namespace zt::moe {
 
 namespace {
 
-struct ExchangeTable {
-  int64_t experts = 0, hidden = 0;
-  std::shared_ptr<Axis> axis;
-  std::string dispatcher = "all_to_all";
+struct ExchangeTable : ExchangeOptions {
+  std::shared_ptr<Axis> shared_by;  // ExchangeOptions::axis and ::ranks come from it
   std::optional<bool> overlap;
   std::optional<std::string> transport;
-  bool shared = false;
-  double planned_rows = 1;
-  int64_t top_k = 0;
-  std::optional<CapacityOptions> capacity;
 };
 
 // Returns the ranks of the axis, 1 without one. Throws Misuse if they cannot share the experts evenly.
@@ -45,11 +39,11 @@ Schema<ExchangeTable> exchange_schema(const char* name) {
   return Schema<ExchangeTable>(name)
       .required("experts", &ExchangeTable::experts, "number of experts", at_least(1))
       .required("hidden", &ExchangeTable::hidden, "columns of a token", at_least(1))
-      .optional("axis", &ExchangeTable::axis, "the axis whose ranks share the experts")
+      .optional("axis", &ExchangeTable::shared_by, "the axis whose ranks share the experts")
       .optional("dispatcher", &ExchangeTable::dispatcher, "how tokens are sent", one_of(dispatcher_names()))
       .optional("overlap", &ExchangeTable::overlap, "send while other actions run; default: over nccl")
       .optional("transport", &ExchangeTable::transport, "dtype in which rows are sent, such as \"bf16\"; default: their own")
-      .optional("shared", &ExchangeTable::shared, "add the value `shared`")
+      .optional("shared", &ExchangeTable::has_shared, "add the value `shared`")
       .optional("planned_rows", &ExchangeTable::planned_rows, "of plans: rows of a rank, as a multiple of balanced routing's",
                 above(0))
       .only_with("without capacity, which bounds the rows", [](const ExchangeTable& o) { return !o.capacity; })
@@ -58,19 +52,12 @@ Schema<ExchangeTable> exchange_schema(const char* name) {
 }
 
 ExchangeOptions exchange_of(const ExchangeTable& table, const std::string& path) {
-  ExchangeOptions options;
-  options.experts = table.experts;
-  options.hidden = table.hidden;
-  options.axis = axis_name(table.axis, path);
-  options.ranks = ranks_of(table.axis, table.experts, path);
-  const bool overlaps = table.overlap.value_or(table.axis && table.axis->link.is_on_device);
+  ExchangeOptions options = table;
+  options.axis = axis_name(table.shared_by, path);
+  options.ranks = ranks_of(table.shared_by, table.experts, path);
+  const bool overlaps = table.overlap.value_or(table.shared_by && table.shared_by->link.is_on_device);
   options.send.async = overlaps ? Async::yes : Async::no;
   if (table.transport) options.send.dtype = parse_float_type(*table.transport, path + ".transport");
-  options.has_shared = table.shared;
-  options.dispatcher = table.dispatcher;
-  options.planned_rows = table.planned_rows;
-  options.top_k = table.top_k;
-  options.capacity = table.capacity;
   if (table.capacity && table.capacity->pad) options.padding = table.capacity;
   return options;
 }
