@@ -63,13 +63,6 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
 }
 
-Params Attention::params() const {
-  Params all = qkv_.params();
-  if (head_norm_) append(all, head_norm_->params());
-  append(all, out_.params());
-  return all;
-}
-
 std::shared_ptr<Layer> make_attention(const Value& value) {
   static const auto kSchema =
       attention_options(Schema<AttentionOptions>("nn.attention"), "dropout probability of the attention weights");

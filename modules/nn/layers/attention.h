@@ -75,7 +75,7 @@ class Attention {
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
   // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
-  Params params() const;
+  Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
 
  private:
   AttentionOptions options_;

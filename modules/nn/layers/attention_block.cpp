@@ -17,13 +17,6 @@ Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
   return norm2_.fork(add_branch(norm1_.fork(h, context), attention_, dropout_, context), context);
 }
 
-Params AttentionBlock::params() const {
-  Params all = norm1_.params();
-  append(all, attention_.params());
-  append(all, norm2_.params());
-  return all;
-}
-
 namespace {
 
 constexpr const char* kResidual = "residual";

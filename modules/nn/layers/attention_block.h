@@ -43,7 +43,7 @@ class AttentionBlock {
   // Computes y = x + dropout(attention(norm1(x))). Returns norm2(y) for the MLP, and y for the residual. x: [samples, seq,
   // hidden]; both results have this shape.
   Norm::Fork run(const at::Tensor& x, Context& context) const;
-  Params params() const;
+  Params params() const { return joined({norm1_.params(), attention_.params(), norm2_.params()}); }
 
  private:
   Norm norm1_;

@@ -21,12 +21,6 @@ at::Tensor Block::run(const at::Tensor& x, Context& context) const {
   return add_branch(attention_block_.run(x, context), mlp_, mlp_dropout_, context);
 }
 
-Params Block::params() const {
-  Params all = attention_block_.params();
-  append(all, mlp_.params());
-  return all;
-}
-
 std::shared_ptr<Layer> make_block(const Value& value) {
   static const auto kSchema = attention_block_options(Schema<BlockOptions>("nn.block"))
                                   .optional("ffn", &BlockOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))

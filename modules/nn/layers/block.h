@@ -23,7 +23,7 @@ class Block {
 
   // x: [samples, seq, hidden]. Returns a tensor of the same shape.
   at::Tensor run(const at::Tensor& x, Context& context) const;
-  Params params() const;
+  Params params() const { return joined({attention_block_.params(), mlp_.params()}); }
 
  private:
   AttentionBlock attention_block_;

@@ -40,7 +40,7 @@ class Mlp {
 
   // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
-  Params params() const;
+  Params params() const { return joined({up_.params(), down_.params()}); }
 
  private:
   Activation activation_;

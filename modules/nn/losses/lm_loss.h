@@ -31,7 +31,7 @@ class LmLoss final : public Layer {
   explicit LmLoss(const LmLossOptions& options);
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Params params() const override;
+  Params params() const override { return joined({norm_.params(), head_.params()}); }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}};
     if (has_loss_) io.losses = {LossInfo{}};

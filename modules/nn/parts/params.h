@@ -1,6 +1,7 @@
 // Helpers that make parameters.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -26,8 +27,11 @@ inline std::shared_ptr<Param> make_vector(std::string name, int64_t size, InitFn
   return make_param(std::move(name), {size}, std::move(init), false, {dim});
 }
 
-inline void append(Params& params, const Params& more) {
-  params.insert(params.end(), more.begin(), more.end());
+// Returns the parameters of all lists, in order.
+inline Params joined(std::initializer_list<Params> lists) {
+  Params all;
+  for (const Params& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return all;
 }
 
 }  // namespace zt::nn
