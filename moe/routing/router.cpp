@@ -10,15 +10,12 @@
 #include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {
 
 namespace {
-
-at::ScalarType score_dtype(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
 
 std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& options) {
   auto param = std::make_shared<Param>();
@@ -93,7 +90,7 @@ class Router final : public Layer, public LayerExtras {
 
   // Returns the logits [samples * tokens, experts], in float32 at least.
   at::Tensor logits_of(const at::Tensor& h, Context& context) const {
-    const at::ScalarType dtype = score_dtype(h);
+    const at::ScalarType dtype = wide_dtype(h.scalar_type());
     at::Tensor rows = h.reshape({-1, options_.hidden}).to(dtype);
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
     const TokenShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
