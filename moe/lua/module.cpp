@@ -1,10 +1,14 @@
 // The binding of zt.moe. The Lua file layers.lua joins the layers.
+#include <ATen/ATen.h>
+
 #include "exchange/dispatcher.h"
 #include "experts/dense_branch.h"
 #include "experts/experts_of.h"
 #include "routing/router.h"
-#include "script_selection.h"
+#include "routing/routes.h"
+#include "routing/selection.h"
 #include "zt/base/options.h"
+#include "zt/base/tensor.h"
 #include "zt/comm/mesh.h"
 #include "zt/lua/state.h"
 #include "zt/model/precision.h"
@@ -67,6 +71,45 @@ std::shared_ptr<Layer> made(std::shared_ptr<Layer> (*make)(const ExchangeOptions
   return with_context([&] { return path; }, [&] { return make(exchange_of(table, path)); });
 }
 
+// A selection that a script gives: select = function(scores) ... end. `scores`: [samples, tokens, experts] in host memory, a
+// copy. The function returns int64 [samples, tokens, top_k]: the experts of each token, all different, or -1 for an empty route;
+// anything else is a Misuse. It may not draw from the Lua state's random generator. It is not called for scores that are not
+// finite, because such a step fails or is skipped. Threads: only the thread of the function's lua_State.
+class ScriptSelection final : public Selection {
+ public:
+  explicit ScriptSelection(std::shared_ptr<lua::Callable> function)
+      : function_(std::move(function)), place_(function_->place()) {}
+
+  std::string kind() const override { return "the function at " + place_; }
+  at::Tensor select(const Candidates& candidates, Context&) const override {
+    const at::Tensor scores = candidates.scores.detach().cpu();
+    if (!scores.isfinite().all().item<bool>()) return select_top_k(scores, {candidates.routes});
+    return with_context([&] { return fmt::format("in the function `select` at {}", place_); },
+                        [&] {
+                          const at::Tensor own = scores.view({candidates.samples, candidates.tokens, -1}).clone();
+                          const at::Tensor experts = call(own).cpu().contiguous();
+                          check_routes(experts, candidates, "the experts that it returns");
+                          return experts.view({-1, candidates.routes}).clone();
+                        });
+  }
+
+ private:
+  at::Tensor call(const at::Tensor& scores) const {
+    lua_State* L = function_->begin();
+    const lua::StackScope scope(L, lua_gettop(L) - 1);
+    lua::push(L, scores);
+    const lua::NoDefaultRandom no_default_random(L);
+    function_->call(1, 2);
+    if (!lua_isnil(L, -1))
+      misuse("it must return one tensor, got more values: `local _, experts = scores:topk(2)` takes the second");
+    if (!lua::is_tensor(L, -2)) misuse("it must return a tensor of experts, got {}", luaL_typename(L, -2));
+    return lua::check_tensor(L, -2);
+  }
+
+  std::shared_ptr<lua::Callable> function_;
+  std::string place_;
+};
+
 // A function as `select` becomes a Selection.
 std::shared_ptr<Layer> router(Value value) {
   if (const auto* given = value.get_if<Value::Table>(); given && given->contains("select")) {
@@ -75,7 +118,7 @@ std::shared_ptr<Layer> router(Value value) {
     const auto function = object ? object->as<lua::Callable>() : nullptr;
     if (!function) wrong_type("moe.router.select", "a function(scores)", select);
     Value::Table table = *given;
-    table["select"] = Object::of(make_script_selection(function));
+    table["select"] = Object::of<Selection>(std::make_shared<ScriptSelection>(function));
     value = std::move(table);
   }
   return schema_of(RouterOptions()).make(value, make_router);
