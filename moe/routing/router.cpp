@@ -18,12 +18,7 @@ namespace zt::moe {
 namespace {
 
 std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& options) {
-  auto param = std::make_shared<Param>();
-  param->name = name;
-  param->shape = {options.experts, options.hidden};
-  param->init = init_normal(0, options.std);
-  param->dims = {"experts", "hidden"};
-  return param;
+  return make_param(name, {options.experts, options.hidden}, init_normal(0, options.std), true, {"experts", "hidden"});
 }
 
 class Router final : public Layer, public LayerExtras {
