@@ -8,7 +8,6 @@
 #include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/options.h"
-#include "zt/base/tensor.h"
 #include "zt/comm/mesh.h"
 #include "zt/lua/state.h"
 #include "zt/model/precision.h"

@@ -1,7 +1,6 @@
 // The last layer of a language model: final norm, head and cross-entropy.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "norms/norm.h"
