@@ -41,7 +41,8 @@ class Router final : public Layer, public LayerExtras {
                                     : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, counted, shape, context);
-    const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
+    const at::Tensor probabilities = options_.score == Score::sigmoid ? normalised(scores) : scores;
+    const Routed routed{logits, probabilities, load, balanced, counted, shape.samples};
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
     const std::array of_routes{shape.samples, shape.tokens, shape.width};
@@ -133,10 +134,6 @@ class Router final : public Layer, public LayerExtras {
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
     if (options_.normalise == Normalise::kept) weights = normalised(weights) * options_.scale;
-  }
-
-  at::Tensor probabilities_of(const at::Tensor& scores) const {
-    return options_.score == Score::sigmoid ? normalised(scores) : scores;
   }
 
   void add_losses(const Routed& routed, Context& context) const {

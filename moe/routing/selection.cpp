@@ -122,8 +122,6 @@ void check_distinct(const at::Tensor& experts, const std::string& name) {
 
 }  // namespace
 
-Selection::~Selection() = default;
-
 std::shared_ptr<const Selection> make_selection(const RouterOptions& options) {
   if (options.select) return options.select;
   if (options.routes == "balanced") return std::make_shared<BalancedSelection>();

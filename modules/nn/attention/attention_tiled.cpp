@@ -106,7 +106,7 @@ class AttentionBackward {
     std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
     std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
     for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
-      c.for_queries([&](TileRange queries) { run_tile(sample, head, queries); });
+      for (int64_t i = 0; i < c.query_tiles(); ++i) run_tile(sample, head, c.query_tile(i));
     }
     tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));
     tile::store<A>(c.isa, dqkv_ + value_at, c.columns(), dvalues_, c.places, c.head_dim, nullptr, A(1));
