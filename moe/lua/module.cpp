@@ -173,18 +173,16 @@ std::shared_ptr<Layer> residual_branch(const Value& value) {
 
 }  // namespace
 
-static void open_moe(lua::Module& module) {
-  module.from_lua("layers", "zt.moe.layers").from_lua("gpt", "zt.moe.gpt").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
-  module.function<lua::made<router>>("router")
-      .function<lua::made<dispatch>>("dispatch")
-      .function<lua::made<combine>>("combine")
-      .function<lua::made<experts>>("experts")
-      .function<lua::made<shared_expert>>("shared_expert")
-      .function<lua::made<residual_branch>>("residual_branch");
-}
-
 }  // namespace zt::moe
 
 ZT_LUA_MODULE(moe) {
-  zt::moe::open_moe(module);
+  using namespace zt::moe;  // NOLINT: only for the names registered here
+  using zt::lua::made;
+  module.from_lua("layers", "zt.moe.layers").from_lua("gpt", "zt.moe.gpt").from_lua("from_deepspeed", "zt.moe.from_deepspeed");
+  module.function<made<router>>("router")
+      .function<made<dispatch>>("dispatch")
+      .function<made<combine>>("combine")
+      .function<made<experts>>("experts")
+      .function<made<shared_expert>>("shared_expert")
+      .function<made<residual_branch>>("residual_branch");
 }

@@ -37,28 +37,26 @@ int sequential(lua_State* L) {
 
 }  // namespace
 
-static void open_nn(lua::Module& module) {
-  module.function<lua::made<make_linear>>("linear")
-      .function<lua::made<make_embedding>>("embedding")
-      .function<lua::made<make_layernorm>>("layernorm")
-      .function<lua::made<make_rmsnorm>>("rmsnorm")
-      .function<lua::made<make_attention>>("attention")
-      .function<lua::made<make_attention_block>>("attention_block")
-      .function<lua::made<make_mlp>>("mlp")
-      .function<lua::made<make_grouped_mlp>>("grouped_mlp")
-      .function<lua::made<make_dropout>>("dropout")
-      .function<lua::made<make_block>>("block")
-      .function<lua::made<make_residual>>("residual")
-      .function<lua::made<make_lm_loss>>("lm_loss")
-      .function<lua::made<make_cross_entropy>>("cross_entropy")
-      .function<lua::made<make_gpt>>("gpt")
-      .function<lua::made<make_lua_layer>>("layer")
-      .function<sequential>("sequential");
-  open_context_type(module);
-}
-
 }  // namespace zt::nn
 
 ZT_LUA_MODULE(nn) {
-  zt::nn::open_nn(module);
+  using namespace zt::nn;  // NOLINT: only for the names registered here
+  using zt::lua::made;
+  module.function<made<make_linear>>("linear")
+      .function<made<make_embedding>>("embedding")
+      .function<made<make_layernorm>>("layernorm")
+      .function<made<make_rmsnorm>>("rmsnorm")
+      .function<made<make_attention>>("attention")
+      .function<made<make_attention_block>>("attention_block")
+      .function<made<make_mlp>>("mlp")
+      .function<made<make_grouped_mlp>>("grouped_mlp")
+      .function<made<make_dropout>>("dropout")
+      .function<made<make_block>>("block")
+      .function<made<make_residual>>("residual")
+      .function<made<make_lm_loss>>("lm_loss")
+      .function<made<make_cross_entropy>>("cross_entropy")
+      .function<made<make_gpt>>("gpt")
+      .function<made<make_lua_layer>>("layer")
+      .function<sequential>("sequential");
+  open_context_type(module);
 }
