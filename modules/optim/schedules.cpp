@@ -61,11 +61,10 @@ std::shared_ptr<Schedule> warmup_of(const std::string& kind, Anneal down, const 
 
 std::shared_ptr<Schedule> make_warmup(const std::string& kind, Anneal down, const Value& value) {
   return Schema<WarmupOptions>("optim." + kind)
-      .optional("warmup", &WarmupOptions::warmup, "steps of rising rate", Check<int64_t>(at_least(0)))
-      .required("total", &WarmupOptions::total, "number of steps, warmup included", Check<int64_t>(at_least(1)))
-      .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", Check<double>(between(0, 1)))
-      .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate",
-                Check<double>(between(0, 1)))
+      .optional("warmup", &WarmupOptions::warmup, "steps of rising rate", at_least(0))
+      .required("total", &WarmupOptions::total, "number of steps, warmup included", at_least(1))
+      .optional("min_ratio", &WarmupOptions::min_ratio, "last rate divided by the base rate", between(0, 1))
+      .optional("start_ratio", &WarmupOptions::start_ratio, "rate at step 0 divided by the base rate", between(0, 1))
       .only_with("with warmup above 0", [](const WarmupOptions& o) { return o.warmup > 0; })
       .make(value, [&](const WarmupOptions& o) { return warmup_of(kind, down, o); });
 }
@@ -137,22 +136,19 @@ std::shared_ptr<Schedule> make_warmup_cosine(const Value& options) {
 
 std::shared_ptr<Schedule> make_one_cycle(const Value& value) {
   return Schema<OneCycleOptions>("optim.one_cycle")
-      .required("total", &OneCycleOptions::total, "number of steps", Check<int64_t>(at_least(1)))
-      .optional("pct_start", &OneCycleOptions::pct_start, "fraction of the steps with rising rate", Check<double>(between(0, 1)))
-      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the rise and the fall",
-                Check<std::string>(one_of({"cos", "linear"})))
-      .optional("div_factor", &OneCycleOptions::div_factor, "base rate divided by the first rate", Check<double>(above(0)))
-      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "first rate divided by the last rate",
-                Check<double>(above(0)))
+      .required("total", &OneCycleOptions::total, "number of steps", at_least(1))
+      .optional("pct_start", &OneCycleOptions::pct_start, "fraction of the steps with rising rate", between(0, 1))
+      .optional("anneal_strategy", &OneCycleOptions::anneal_strategy, "shape of the rise and the fall", one_of({"cos", "linear"}))
+      .optional("div_factor", &OneCycleOptions::div_factor, "base rate divided by the first rate", above(0))
+      .optional("final_div_factor", &OneCycleOptions::final_div_factor, "first rate divided by the last rate", above(0))
       .optional("three_phase", &OneCycleOptions::three_phase, "fall as fast as the rise to the first rate, then to the last rate")
       .make(value, one_cycle_of);
 }
 
 std::shared_ptr<Schedule> make_lr_range_test(const Value& value) {
   return Schema<RangeTestOptions>("optim.lr_range_test")
-      .optional("step_size", &RangeTestOptions::step_size, "steps per interval", Check<int64_t>(at_least(1)))
-      .optional("step_rate", &RangeTestOptions::step_rate, "growth per interval, as a multiple of the base rate",
-                Check<double>(at_least(0)))
+      .optional("step_size", &RangeTestOptions::step_size, "steps per interval", at_least(1))
+      .optional("step_rate", &RangeTestOptions::step_rate, "growth per interval, as a multiple of the base rate", at_least(0))
       .optional("staircase", &RangeTestOptions::staircase, "grow in one step at the end of each interval")
       .make(value, [](const RangeTestOptions& options) {
         return std::make_shared<RatioSchedule>("lr_range_test", [options](double step) {
@@ -164,8 +160,8 @@ std::shared_ptr<Schedule> make_lr_range_test(const Value& value) {
 
 std::shared_ptr<Schedule> make_step_decay(const Value& value) {
   return Schema<StepDecayOptions>("optim.step_decay")
-      .required("step_size", &StepDecayOptions::step_size, "steps between two decays", Check<int64_t>(at_least(1)))
-      .optional("gamma", &StepDecayOptions::gamma, "factor of each decay", Check<double>(at_least(0)))
+      .required("step_size", &StepDecayOptions::step_size, "steps between two decays", at_least(1))
+      .optional("gamma", &StepDecayOptions::gamma, "factor of each decay", at_least(0))
       .make(value, [](const StepDecayOptions& options) {
         return std::make_shared<RatioSchedule>("step_decay", [options](double step) {
           return std::pow(options.gamma, std::floor(step / static_cast<double>(options.step_size)));

@@ -33,13 +33,6 @@ int64_t longest_of(int64_t own, Communicator& control) {
   return longest.item<int64_t>();
 }
 
-// Throws PeerFailed on all ranks if one has kNoTokens.
-Gathered find_longest(int64_t own, Communicator& control) {
-  const int64_t longest = longest_of(own, control);
-  if (longest == kNoTokens) throw PeerFailed();
-  return {own, longest, control.size()};
-}
-
 // Returns the rows of all ranks, [all, width]; `filler` in padding rows.
 at::Tensor gather_rows(const at::Tensor& own, const Gathered& tokens, Communicator& comm, double filler) {
   at::Tensor padded = own.contiguous();
@@ -73,7 +66,8 @@ class AllGather final : public Dispatcher {
     Communicator &comm = context.comm(options_.axis), &control = context.control(options_.axis);
     const at::Tensor own = as_rows(given), own_experts_of = routes_on_host(given_experts);
     count_routes(own_experts_of, options_.experts);  // own_routes would take a wrong expert for another rank's
-    const Gathered tokens = find_longest(own.size(0), control);
+    const Gathered tokens{own.size(0), longest_of(own.size(0), control), control.size()};
+    if (tokens.longest == kNoTokens) throw PeerFailed();  // on all ranks
     const at::Tensor all = gather_rows(own, tokens, comm, 0);
     const at::Tensor experts = gather_rows(own_experts_of, tokens, control, -1);
     note_sent(tokens.sent_bytes(all) + tokens.sent_bytes(experts), context);

@@ -13,8 +13,6 @@
 
 namespace zt::moe {
 
-Dispatcher::~Dispatcher() = default;
-
 // all_to_all: each row goes to the rank of its expert only. all_gather: each rank gets the tokens of all ranks, and the sums of
 // all ranks' experts are added (reduce_scatter). The rows of experts are the same, but sums over experts have another order, that
 // of ranks.

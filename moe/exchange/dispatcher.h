@@ -58,7 +58,7 @@ struct PlannedRows {
 class Dispatcher {
  public:
   explicit Dispatcher(ExchangeOptions options) : options_(std::move(options)) {}
-  virtual ~Dispatcher();
+  virtual ~Dispatcher() = default;
   const ExchangeOptions& options() const { return options_; }
 
   // Starts to send tokens [..., hidden] to the ranks of their experts, int64 [..., routes].

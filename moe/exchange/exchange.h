@@ -14,7 +14,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "exchange/traffic.h"
 #include "routing/router_options.h"

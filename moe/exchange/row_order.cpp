@@ -6,7 +6,6 @@
 #include <numeric>
 
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
 
 namespace zt::moe {
 

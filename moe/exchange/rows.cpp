@@ -1,16 +1,12 @@
 #include "exchange/rows.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "exchange/row_kernels.h"
-#include "zt/base/error.h"
 #include "zt/base/isa.h"
 #include "zt/base/rows.h"
-#include "zt/base/tensor.h"
 
 namespace zt::moe {
 

@@ -21,14 +21,15 @@ int64_t sum_of(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-at::Tensor as_sent(const at::Tensor& rows, const SendOptions& options) {
-  return options.dtype ? rows.to(*options.dtype) : rows;
-}
-
-// Returns the bytes of the rows that go to other ranks than this one. `splits`: rows by rank.
-int64_t bytes_to_others(const at::Tensor& rows, const std::vector<int64_t>& splits, const Communicator& comm) {
-  const int64_t own = splits[static_cast<size_t>(comm.rank())];
-  return (rows.size(0) - own) * rows.size(1) * static_cast<int64_t>(rows.element_size());
+// Starts to send `rows`, of which to_ranks[r] go to rank r, in the dtype of the options. Returns those that arrive, in that
+// dtype.
+MovedRows move_rows(const at::Tensor& rows, const std::vector<int64_t>& to_ranks, const std::vector<int64_t>& from_ranks,
+                    Communicator& comm, const SendOptions& options) {
+  const at::Tensor out = options.dtype ? rows.to(*options.dtype) : rows;
+  const at::Tensor arrived = at::empty({sum_of(from_ranks), rows.size(1)}, out.options());
+  const int64_t to_others = rows.size(0) - to_ranks[static_cast<size_t>(comm.rank())];
+  return {arrived, comm.all_to_all(arrived, out, from_ranks, to_ranks, options.async),
+          to_others * rows.size(1) * static_cast<int64_t>(out.element_size())};
 }
 
 }  // namespace
@@ -77,13 +78,11 @@ void refuse_counts(int64_t experts, Communicator& comm) {
 
 MovedRows to_experts(const at::Tensor& sent, const RowTraffic& traffic, Communicator* comm, const SendOptions& options) {
   if (traffic.ranks == 1) return {sent, {}};
-  const at::Tensor out = as_sent(sent, options);
-  const at::Tensor arrived = at::empty({traffic.rows_received(), sent.size(1)}, out.options());
-  Work work = comm->all_to_all(arrived, out, traffic.received_splits(), traffic.sent_splits(), options.async);
-  const int64_t own = traffic.own_experts(), bytes = bytes_to_others(out, traffic.sent_splits(), *comm);
+  auto [arrived, work, bytes] = move_rows(sent, traffic.sent_splits(), traffic.received_splits(), *comm, options);
+  const int64_t own = traffic.own_experts();
   if (own == 1 && !options.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor rows = at::empty(arrived.sizes(), sent.options());
-  const auto reorder = [=, received = traffic.received] {
+  const auto reorder = [=, arrived = arrived, received = traffic.received] {
     const at::Tensor widened = arrived.to(rows.scalar_type());
     swap_block_order(rows, widened, received, own);
   };
@@ -97,13 +96,10 @@ MovedRows from_experts(const at::Tensor& rows, const RowTraffic& traffic, Commun
     by_rank = at::empty_like(rows);
     swap_block_order(by_rank, rows, swapped_sizes(traffic.received, own), traffic.ranks);
   }
-  const at::Tensor out = as_sent(by_rank, options);
-  const at::Tensor arrived = at::empty({sum_of(traffic.sent), rows.size(1)}, out.options());
-  Work work = comm->all_to_all(arrived, out, traffic.sent_splits(), traffic.received_splits(), options.async);
-  const int64_t bytes = bytes_to_others(out, traffic.received_splits(), *comm);
+  auto [arrived, work, bytes] = move_rows(by_rank, traffic.received_splits(), traffic.sent_splits(), *comm, options);
   if (!options.dtype) return {arrived, std::move(work), bytes};
   const at::Tensor back = at::empty(arrived.sizes(), rows.options());
-  return {back, then(std::move(work), [=] { at::Tensor(back).copy_(arrived); }), bytes};
+  return {back, then(std::move(work), [=, arrived = arrived] { at::Tensor(back).copy_(arrived); }), bytes};
 }
 
 }  // namespace zt::moe

@@ -9,15 +9,6 @@ namespace zt::moe {
 
 namespace {
 
-std::shared_ptr<Param> make_matrix(const char* name, std::vector<int64_t> shape, InitFn init) {
-  auto param = std::make_shared<Param>();
-  param->name = name;
-  param->is_matrix = shape.size() > 1;
-  param->shape = std::move(shape);
-  param->init = std::move(init);
-  return param;
-}
-
 // A layer with another one inside: parameters, kind and backward are those of the inner layer and some of its own.
 class BranchLayer : public Layer {
  public:
@@ -55,7 +46,7 @@ class BranchLayer : public Layer {
 class SharedExpert final : public BranchLayer {
  public:
   SharedExpert(std::shared_ptr<Layer> branch, int64_t hidden, bool has_gate) : BranchLayer(std::move(branch)) {
-    if (has_gate) own_ = {make_matrix("gate", {1, hidden}, init_normal(0, 0.02))};
+    if (has_gate) own_ = {make_param("gate", {1, hidden}, init_normal(0, 0.02), true, {})};
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor out = run_branch(in[0], context);
@@ -68,7 +59,8 @@ class SharedExpert final : public BranchLayer {
 class ResidualBranch final : public BranchLayer {
  public:
   ResidualBranch(std::shared_ptr<Layer> branch, int64_t hidden) : BranchLayer(std::move(branch)) {
-    own_ = {make_matrix("mix.weight", {2, hidden}, init_normal(0, 0.02)), make_matrix("mix.bias", {2}, init_zeros())};
+    own_ = {make_param("mix.weight", {2, hidden}, init_normal(0, 0.02), true, {}),
+            make_param("mix.bias", {2}, init_zeros(), false, {})};
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor mix = at::linear(in[0], context.param(*own_[0]), context.param(*own_[1])).softmax(-1);

@@ -57,8 +57,8 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "experts of " + expert_->kind(); }
 
-  // Runs the expert on its rows. Keeps a graph if grad mode is on.
-  ExpertRun run(const at::Tensor& rows, int64_t begin, int64_t expert, ExpertContext& context) const;
+  // Runs each expert that has rows. Keeps graphs if grad mode is on.
+  std::vector<ExpertRun> run(const at::Tensor& rows, const std::vector<int64_t>& counts, ExpertContext& context) const;
   // Writes the gradient of the expert's rows to `of_rows`, and gives those of its parameters to the context.
   void backward(const ExpertRun& run, const at::Tensor& gradient, const at::Tensor& of_rows, ExpertContext& context) const;
 
@@ -70,13 +70,10 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   Params of_expert_, stacked_;  // of one expert, and of all of this rank
 };
 
-struct ExpertsState {
+struct ExpertsState : torch::CustomClassHolder {
   std::shared_ptr<const ExpertsOf> layer;
   std::shared_ptr<ExpertContext> context;
   std::vector<ExpertRun> runs;
-};
-struct KeptState : torch::CustomClassHolder {
-  ExpertsState value;
 };
 
 at::Tensor joined(const std::vector<ExpertRun>& runs, const at::Tensor& rows) {
@@ -88,26 +85,17 @@ at::Tensor joined(const std::vector<ExpertRun>& runs, const at::Tensor& rows) {
 struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(torch::autograd::AutogradContext* node, const at::Tensor& rows, at::TensorList /*parameters*/,
-                            const std::vector<int64_t>& counts, ExpertsState state) {
-    auto kept = c10::make_intrusive<KeptState>();
+                            const std::vector<int64_t>& counts, const c10::intrusive_ptr<ExpertsState>& state) {
     {
       const at::AutoGradMode grad_mode(true);
-      int64_t begin = 0;
-      for (size_t expert = 0; expert < counts.size(); begin += counts[expert++]) {
-        if (counts[expert] == 0) continue;
-        const at::Tensor own = rows.detach().narrow(0, begin, counts[expert]).requires_grad_(true);
-        state.runs.push_back(state.layer->run(own, begin, static_cast<int64_t>(expert), *state.context));
-      }
+      state->runs = state->layer->run(rows, counts, *state->context);
     }
-    const at::Tensor result = joined(state.runs, rows);
-    kept->value = std::move(state);
-    node->saved_data["rows"] = rows.sizes().vec();
-    node->saved_data["kept"] = c10::IValue::make_capsule(std::move(kept));
-    return result;
+    node->saved_data["kept"] = c10::IValue::make_capsule(state);
+    return joined(state->runs, rows);
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* node, torch::autograd::variable_list grads) {
-    auto& state = c10::static_intrusive_pointer_cast<KeptState>(node->saved_data.at("kept").toCapsule())->value;
+    auto& state = *c10::static_intrusive_pointer_cast<ExpertsState>(node->saved_data.at("kept").toCapsule());
     const at::Tensor gradient = grads[0].contiguous(), of_rows = at::zeros_like(gradient);
     const size_t parameters = state.layer->params().size();
     for (const ExpertRun& run : state.runs) {
@@ -122,15 +110,20 @@ struct ExpertsFunction : torch::autograd::Function<ExpertsFunction> {
   }
 };
 
-ExpertRun ExpertsOf::run(const at::Tensor& rows, int64_t begin, int64_t expert, ExpertContext& context) const {
-  context.select(expert);
-  const RunningContext running(context);
-  ExpertRun run{expert, begin, rows, {}, context.values()};
-  run.result = expert_->forward({rows}, context).at(0);
-  if (run.result.sizes() != rows.sizes())
-    misuse("an expert must return rows like those that it gets, [{}], got {}", fmt::join(rows.sizes(), ", "),
-           describe(run.result));
-  return run;
+std::vector<ExpertRun> ExpertsOf::run(const at::Tensor& rows, const std::vector<int64_t>& counts, ExpertContext& context) const {
+  std::vector<ExpertRun> runs;
+  int64_t begin = 0;
+  for (size_t expert = 0; expert < counts.size(); begin += counts[expert++]) {
+    if (counts[expert] == 0) continue;
+    const at::Tensor own = rows.detach().narrow(0, begin, counts[expert]).requires_grad_(at::GradMode::is_enabled());
+    context.select(static_cast<int64_t>(expert));
+    const RunningContext running(context);
+    const at::Tensor result = expert_->forward({own}, context).at(0);
+    if (result.sizes() != own.sizes())
+      misuse("an expert must return rows like those that it gets, [{}], got {}", fmt::join(own.sizes(), ", "), describe(result));
+    runs.push_back({static_cast<int64_t>(expert), begin, own, result, context.values()});
+  }
+  return runs;
 }
 
 void ExpertsOf::backward(const ExpertRun& run, const at::Tensor& gradient, const at::Tensor& of_rows,
@@ -166,18 +159,14 @@ std::vector<int64_t> ExpertsOf::counts_of(const at::Tensor& rows, const at::Tens
 std::vector<at::Tensor> ExpertsOf::forward(at::TensorList in, Context& context) {
   const at::Tensor rows = in[0];
   const std::vector<int64_t> counts = counts_of(rows, in[1]);
-  ExpertsState state{shared_from_this(), std::make_shared<ExpertContext>(context, of_expert_, stacked_), {}};
-  if (at::GradMode::is_enabled()) {
-    std::vector<at::Tensor> parameters;
-    for (const auto& param : stacked_) parameters.push_back(context.param(*param));
-    return {ExpertsFunction::apply(rows, at::TensorList(parameters), counts, std::move(state))};
-  }
-  int64_t begin = 0;
-  for (size_t expert = 0; expert < counts.size(); begin += counts[expert++]) {
-    if (counts[expert] > 0)
-      state.runs.push_back(run(rows.narrow(0, begin, counts[expert]), begin, static_cast<int64_t>(expert), *state.context));
-  }
-  return {joined(state.runs, rows)};
+  const auto of_experts = std::make_shared<ExpertContext>(context, of_expert_, stacked_);
+  if (!at::GradMode::is_enabled()) return {joined(run(rows, counts, *of_experts), rows)};
+  const auto state = c10::make_intrusive<ExpertsState>();
+  state->layer = shared_from_this();
+  state->context = of_experts;
+  std::vector<at::Tensor> parameters;
+  for (const auto& param : stacked_) parameters.push_back(context.param(*param));
+  return {ExpertsFunction::apply(rows, at::TensorList(parameters), counts, state)};
 }
 
 }  // namespace

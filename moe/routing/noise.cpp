@@ -8,15 +8,16 @@ namespace zt::moe {
 
 namespace {
 
-// Calls fill(stream, row, numbers) for the numbers of each sample, which are of type T.
-template <class T, class Fill>
-at::Tensor by_samples(const TokenShape& shape, const Context& context, at::ScalarType dtype, const Fill& fill) {
+// Returns the numbers that `draw` fills in for each sample.
+template <class T>
+at::Tensor by_samples(const TokenShape& shape, const Context& context,
+                      void (Philox::*draw)(uint64_t row, int64_t first, std::span<T> out, Isa isa) const) {
   const Philox stream = context.rng(Purpose::routing);
-  at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, dtype);
+  at::Tensor numbers = at::empty({shape.samples * shape.tokens, shape.width}, c10::CppTypeToScalarType<T>::value);
   const int64_t per_sample = shape.tokens * shape.width;
   for (int64_t sample = 0; sample < shape.samples; ++sample) {
     T* first = numbers.mutable_data_ptr<T>() + sample * per_sample;
-    fill(stream, static_cast<uint64_t>(context.first_sample() + sample), std::span(first, static_cast<size_t>(per_sample)));
+    (stream.*draw)(context.first_sample() + sample, 0, {first, static_cast<size_t>(per_sample)}, best_isa());
   }
   return numbers.to(at::kDouble);
 }
@@ -24,13 +25,11 @@ at::Tensor by_samples(const TokenShape& shape, const Context& context, at::Scala
 }  // namespace
 
 at::Tensor uniform_noise(const TokenShape& shape, const Context& context) {
-  const auto fill = [](const Philox& stream, uint64_t row, std::span<float> numbers) { stream.uniform(row, 0, numbers); };
-  return by_samples<float>(shape, context, at::kFloat, fill);
+  return by_samples(shape, context, &Philox::uniform);
 }
 
 at::Tensor normal_noise(const TokenShape& shape, const Context& context) {
-  const auto fill = [](const Philox& stream, uint64_t row, std::span<double> numbers) { stream.normal(row, 0, numbers); };
-  return by_samples<double>(shape, context, at::kDouble, fill);
+  return by_samples(shape, context, &Philox::normal);
 }
 
 at::Tensor gumbel_noise(const TokenShape& shape, const Context& context) {

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <array>
 
 #include "routing/losses.h"
@@ -10,23 +9,15 @@
 #include "routing/routes.h"
 #include "routing/selection.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt::moe {
 
 namespace {
 
-at::ScalarType score_dtype(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& options) {
-  auto param = std::make_shared<Param>();
-  param->name = name;
-  param->shape = {options.experts, options.hidden};
-  param->init = init_normal(0, options.std);
-  param->dims = {"experts", "hidden"};
-  return param;
+  return make_param(name, {options.experts, options.hidden}, init_normal(0, options.std), true, {"experts", "hidden"});
 }
 
 class Router final : public Layer, public LayerExtras {
@@ -50,7 +41,8 @@ class Router final : public Layer, public LayerExtras {
                                     : load;
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, counted, shape, context);
-    const Routed routed{logits, probabilities_of(scores), load, balanced, counted, shape.samples};
+    const at::Tensor probabilities = options_.score == Score::sigmoid ? normalised(scores) : scores;
+    const Routed routed{logits, probabilities, load, balanced, counted, shape.samples};
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
     const std::array of_routes{shape.samples, shape.tokens, shape.width};
@@ -93,7 +85,7 @@ class Router final : public Layer, public LayerExtras {
 
   // Returns the logits [samples * tokens, experts], in float32 at least.
   at::Tensor logits_of(const at::Tensor& h, Context& context) const {
-    const at::ScalarType dtype = score_dtype(h);
+    const at::ScalarType dtype = wide_dtype(h.scalar_type());
     at::Tensor rows = h.reshape({-1, options_.hidden}).to(dtype);
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
     const TokenShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
@@ -142,10 +134,6 @@ class Router final : public Layer, public LayerExtras {
     context.stat("dropped", at::scalar_tensor(dropped, at::kDouble));
     weights = weights.masked_fill(experts.to(weights.device()).lt(0), 0);
     if (options_.normalise == Normalise::kept) weights = normalised(weights) * options_.scale;
-  }
-
-  at::Tensor probabilities_of(const at::Tensor& scores) const {
-    return options_.score == Score::sigmoid ? normalised(scores) : scores;
   }
 
   void add_losses(const Routed& routed, Context& context) const {

@@ -40,13 +40,9 @@ bool chooses(const RouterOptions& o) {
   return o.routes.empty() && !o.select;
 }
 
-bool draws_experts(const RouterOptions& o) {
-  return o.draws_all() || o.draws_rest();
-}
-
 void check_expert_choice(const RouterOptions& o) {
   if (!o.capacity) misuse("moe.router: experts that choose need `capacity`, the number of tokens that each takes");
-  if (o.has_bias || o.groups > 1 || !chooses(o) || o.softmax_after || draws_experts(o))
+  if (o.has_bias || o.groups > 1 || !chooses(o) || o.softmax_after || o.draws())
     misuse(
         "moe.router: bias, groups, routes, select, softmax_after and gumbel noise are for tokens that choose (choice = \"token\")");
   if (o.normalise == Normalise::kept)
@@ -76,7 +72,7 @@ void check_router(const RouterOptions& o) {
   if (o.top_k > o.top_groups * (o.experts / o.groups))
     misuse("moe.router: {} groups of {} experts cannot give {} experts per token", o.top_groups, o.experts / o.groups, o.top_k);
   if (o.softmax_after && o.score != Score::softmax) misuse("moe.router: softmax_after needs score = \"softmax\"");
-  if (o.has_bias && draws_experts(o))
+  if (o.has_bias && o.draws())
     misuse("moe.router: noise = \"{}\" chooses experts by logits, and bias by scores: use one of them", word_of(o.noise));
   if (o.choice == Choice::expert) check_expert_choice(o);
   if (o.losses.of == BalancedRoutes::first && o.choice == Choice::expert)
@@ -102,11 +98,11 @@ const Schema<RouterOptions>& schema_of(const RouterOptions&) {
           .optional("scale", &RouterOptions::scale, "multiplies the weights", above(0))
           .optional("noise", &RouterOptions::noise, "noise in training")
           .only_with("where experts are left to draw: without routes and select, and for gumbel_second with top_k above 1",
-                     [](const RouterOptions& o) { return !draws_experts(o) || (chooses(o) && (o.draws_all() || o.top_k > 1)); })
+                     [](const RouterOptions& o) { return !o.draws() || (chooses(o) && (o.draws_all() || o.top_k > 1)); })
           .optional("jitter", &RouterOptions::jitter, "half the width of the factor of noise = \"jitter\"", between(0, 1))
           .only_with("with noise = \"jitter\"", &RouterOptions::jitters)
           .optional("draw_always", &RouterOptions::draw_always, "gumbel noise also in evaluation and generation")
-          .only_with("with noise = \"gumbel\" or \"gumbel_second\"", draws_experts)
+          .only_with("with noise = \"gumbel\" or \"gumbel_second\"", &RouterOptions::draws)
           .optional("groups", &RouterOptions::groups, "groups of experts", at_least(1))
           .only_with("without routes and select", chooses)
           .optional("top_groups", &RouterOptions::top_groups, "groups that a token may use", at_least(1))

@@ -104,9 +104,10 @@ struct RouterOptions {
   std::string mask = {};  // the batch field that says which tokens count; "none": all; empty: "loss_mask" or "padding", if given
 
   bool jitters() const { return noise == Noise::jitter || noise == Noise::jitter_gumbel_second; }
-  // Return whether the noise chooses all experts of a token, or all but the first.
+  // Return whether the noise chooses all experts of a token, all but the first, or one of both.
   bool draws_all() const { return noise == Noise::gumbel; }
   bool draws_rest() const { return noise == Noise::gumbel_second || noise == Noise::jitter_gumbel_second; }
+  bool draws() const { return draws_all() || draws_rest(); }
   // Returns which promises about numbers these options give up, for LayerExtras::gives_up.
   std::vector<std::string> given_up() const;
 };

@@ -30,17 +30,13 @@ at::Tensor on_host(const at::Tensor& values) {
 class TopKSelection final : public Selection {
  public:
   explicit TopKSelection(const RouterOptions& options)
-      : top_k_{options.top_k, options.groups, options.top_groups},
-        has_bias_(options.has_bias),
-        draws_all_(options.draws_all()),
-        draws_rest_(options.draws_rest()),
-        draws_always_(options.draw_always) {}
+      : options_(options), top_k_{options.top_k, options.groups, options.top_groups} {}
 
   std::string kind() const override { return "top_k"; }
   at::Tensor select(const Candidates& candidates, Context& context) const override {
-    if ((draws_all_ || draws_rest_) && (draws_always_ || context.mode == Mode::train)) return drawn(candidates, context);
+    if (options_.draws() && (options_.draw_always || context.mode == Mode::train)) return drawn(candidates, context);
     const at::Tensor scores = on_host(candidates.scores);
-    return select_top_k(has_bias_ ? scores + extras_of(context).buffer("bias") : scores, top_k_);
+    return select_top_k(options_.has_bias ? scores + extras_of(context).buffer("bias") : scores, top_k_);
   }
 
  private:
@@ -48,7 +44,7 @@ class TopKSelection final : public Selection {
     const at::Tensor logits = on_host(candidates.logits);
     const TokenShape shape{candidates.samples, candidates.tokens, candidates.experts()};
     const at::Tensor noisy = logits + gumbel_noise(shape, context).to(logits);
-    return draws_all_ ? select_top_k(noisy, top_k_) : with_drawn_rest(select_top_k(logits, top_k_), noisy);
+    return options_.draws_all() ? select_top_k(noisy, top_k_) : with_drawn_rest(select_top_k(logits, top_k_), noisy);
   }
 
   // Returns the first experts of `experts`, and after them those with the largest noisy logits.
@@ -59,8 +55,8 @@ class TopKSelection final : public Selection {
     return at::cat({first, select_top_k(noisy.scatter(1, first, kLeast), rest)}, 1);
   }
 
+  RouterOptions options_;
   TopK top_k_;
-  bool has_bias_, draws_all_, draws_rest_, draws_always_;
 };
 
 // Each expert chooses tokens of each sample, as many as the capacity allows.
@@ -125,8 +121,6 @@ void check_distinct(const at::Tensor& experts, const std::string& name) {
 }
 
 }  // namespace
-
-Selection::~Selection() = default;
 
 std::shared_ptr<const Selection> make_selection(const RouterOptions& options) {
   if (options.select) return options.select;

@@ -26,7 +26,7 @@ struct Candidates {
 // Chooses experts. Several routers and threads may share one.
 class Selection {
  public:
-  virtual ~Selection();
+  virtual ~Selection() = default;
   // Returns what all ranks must have alike, and messages show: "the function at exp.lua:12".
   virtual std::string kind() const = 0;
   // Returns how many routes a token has, some of which may be empty.

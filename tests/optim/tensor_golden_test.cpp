@@ -43,8 +43,13 @@ std::shared_ptr<Optimizer> made(const std::string& name) {
                            {"adjust_lr", "match_rms_adamw"}});
   }
   if (name == "adafactor") return make_adafactor(Table{{"lr", 0.05}});
-  return make_adafactor(
-      Table{{"lr", 0.05}, {"beta2_decay", -0.5}, {"eps1", 1e-6}, {"eps2", 1e-2}, {"d", 1.5}, {"weight_decay", 0.1}, {"decay_all", true}});
+  return make_adafactor(Table{{"lr", 0.05},
+                              {"beta2_decay", -0.5},
+                              {"eps1", 1e-6},
+                              {"eps2", 1e-2},
+                              {"d", 1.5},
+                              {"weight_decay", 0.1},
+                              {"decay_all", true}});
 }
 
 class TensorGolden : public testing::TestWithParam<std::tuple<std::string, std::string>> {};

@@ -99,11 +99,6 @@ struct AttentionCall {
   }
   int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }
   TileRange query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
-  // Calls body(range) for each tile of queries.
-  template <class Body>
-  void for_queries(const Body& body) const {
-    for (int64_t i = 0; i < query_tiles(); ++i) body(query_tile(i));
-  }
   // Calls body(range) for each tile of keys.
   template <class Body>
   void for_keys(TileRange visible_keys, const Body& body) const {

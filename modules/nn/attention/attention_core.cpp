@@ -3,6 +3,7 @@
 #include "attention_cuda.h"
 #include "attention_tiled.h"
 #include "parts/function.h"
+#include "zt/base/rows.h"
 #include "zt/gemm/flop_watch.h"
 
 namespace zt::nn {
@@ -21,8 +22,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const AttentionShape& shape = inputs.shape;
     const int64_t B = qkv.size(0), T = qkv.size(1);
     const at::Tensor out = at::empty({B, T, shape.heads * shape.head_dim}, qkv.options());
-    const auto sums = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-    const at::Tensor logsumexp = at::empty({B, shape.heads, T}, qkv.options().dtype(sums));
+    const at::Tensor logsumexp = at::empty({B, shape.heads, T}, qkv.options().dtype(wide_dtype(qkv.scalar_type())));
     if (qkv.is_meta()) count_products(qkv, inputs, 2);
     if (inputs.angles) rotate_heads(qkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::forward);
     attention_forward(out, logsumexp, qkv, inputs);

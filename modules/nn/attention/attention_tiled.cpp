@@ -18,18 +18,7 @@ namespace {
 template <class T, class A>
 class AttentionForward {
  public:
-  AttentionForward(const AttentionCall<T, A>& call, T* out, A* logsumexp)
-      : call_(call),
-        out_(out),
-        logsumexp_(logsumexp),
-        score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
-        scratch_(call.device),
-        keys_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
-        values_(scratch_.take(call.places * call.padded_dim)),
-        queries_(scratch_.take(kQueries * call.padded_dim)),
-        scores_(scratch_.take(kQueries * score_row_)),
-        mixed_(scratch_.take(kQueries * call.padded_dim)),
-        kept_(call.inputs.dropout ? kQueries * kKeys : 0) {}
+  AttentionForward(const AttentionCall<T, A>& call, T* out, A* logsumexp) : call_(call), out_(out), logsumexp_(logsumexp) {}
 
   // Computes tile number `index` of all. Tiles that share a key head have consecutive numbers.
   void run(int64_t index) {
@@ -87,10 +76,14 @@ class AttentionForward {
   const AttentionCall<T, A>& call_;
   T* out_;
   A* logsumexp_;
-  int64_t score_row_;
-  Scratch<A> scratch_;
-  A *keys_, *values_, *queries_, *scores_, *mixed_;
-  std::vector<uint8_t> kept_;
+  int64_t score_row_ = padded(std::min(call_.places, kKeys)) + tile::kChunk;
+  Scratch<A> scratch_{call_.device};
+  A* keys_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
+  A* values_ = scratch_.take(call_.places * call_.padded_dim);
+  A* queries_ = scratch_.take(kQueries * call_.padded_dim);
+  A* scores_ = scratch_.take(kQueries * score_row_);
+  A* mixed_ = scratch_.take(kQueries * call_.padded_dim);
+  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.inputs.dropout ? kQueries * kKeys : 0);
   int64_t loaded_ = -1;  // number of the pair (sample, key head) whose keys and values are loaded
 };
 
@@ -99,27 +92,7 @@ template <class T, class A>
 class AttentionBackward {
  public:
   AttentionBackward(const AttentionCall<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
-      : call_(call),
-        dqkv_(dqkv),
-        dout_(dout),
-        out_(out),
-        logsumexp_(logsumexp),
-        score_row_(padded(std::min(call.places, kKeys)) + tile::kChunk),
-        scratch_(call.device),
-        keys_(scratch_.take(call.places * call.padded_dim)),
-        keys_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
-        values_across_(scratch_.take(padded(call.places, kPanel) * call.padded_dim)),
-        dkeys_(scratch_.take(call.places * call.padded_dim)),
-        dvalues_(scratch_.take(call.places * call.padded_dim)),
-        queries_(scratch_.take(kQueries * call.padded_dim)),
-        dqueries_(scratch_.take(kQueries * call.padded_dim)),
-        queries_across_(scratch_.take(kQueries * call.padded_dim)),
-        mixed_(scratch_.take(kQueries * call.padded_dim)),
-        dmixed_across_(scratch_.take(kQueries * call.padded_dim)),
-        dmixed_(scratch_.take(kQueries * call.padded_dim)),
-        weights_(scratch_.take(kQueries * score_row_)),
-        dscores_(scratch_.take(kQueries * score_row_)),
-        kept_(call.inputs.dropout ? kQueries * kKeys : 0) {}
+      : call_(call), dqkv_(dqkv), dout_(dout), out_(out), logsumexp_(logsumexp) {}
 
   // Computes pair number `pair`: all query heads of a sample that share one key head.
   void run(int64_t pair) {
@@ -133,7 +106,7 @@ class AttentionBackward {
     std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
     std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
     for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
-      c.for_queries([&](TileRange queries) { run_tile(sample, head, queries); });
+      for (int64_t i = 0; i < c.query_tiles(); ++i) run_tile(sample, head, c.query_tile(i));
     }
     tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));
     tile::store<A>(c.isa, dqkv_ + value_at, c.columns(), dvalues_, c.places, c.head_dim, nullptr, A(1));
@@ -184,11 +157,22 @@ class AttentionBackward {
   T* dqkv_;
   const T *dout_, *out_;
   const A* logsumexp_;
-  int64_t score_row_;
-  Scratch<A> scratch_;
-  A *keys_, *keys_across_, *values_across_, *dkeys_, *dvalues_, *queries_, *dqueries_, *queries_across_, *mixed_, *dmixed_across_,
-      *dmixed_, *weights_, *dscores_;
-  std::vector<uint8_t> kept_;
+  int64_t score_row_ = padded(std::min(call_.places, kKeys)) + tile::kChunk;
+  Scratch<A> scratch_{call_.device};
+  A* keys_ = scratch_.take(call_.places * call_.padded_dim);
+  A* keys_across_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
+  A* values_across_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
+  A* dkeys_ = scratch_.take(call_.places * call_.padded_dim);
+  A* dvalues_ = scratch_.take(call_.places * call_.padded_dim);
+  A* queries_ = scratch_.take(kQueries * call_.padded_dim);
+  A* dqueries_ = scratch_.take(kQueries * call_.padded_dim);
+  A* queries_across_ = scratch_.take(kQueries * call_.padded_dim);
+  A* mixed_ = scratch_.take(kQueries * call_.padded_dim);
+  A* dmixed_across_ = scratch_.take(kQueries * call_.padded_dim);
+  A* dmixed_ = scratch_.take(kQueries * call_.padded_dim);
+  A* weights_ = scratch_.take(kQueries * score_row_);
+  A* dscores_ = scratch_.take(kQueries * score_row_);
+  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.inputs.dropout ? kQueries * kKeys : 0);
 };
 
 // Calls body(T{}, A{}), where T is the dtype of x and A the type of the arithmetic. Throws Misuse for other dtypes.

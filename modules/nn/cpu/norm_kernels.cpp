@@ -6,8 +6,9 @@ namespace {
 
 enum class Centred : uint8_t { no, yes };
 
-template <class T>
-ZT_INLINE double row_sum(const T* x, int64_t width) {
+// Returns the sum of term(element) over a row.
+template <class T, class Term>
+ZT_INLINE double row_sum(const T* x, int64_t width, const Term& term) {
   using W = Wide<T>;
   OrderedSum<W> sum;
   by_blocks(
@@ -15,22 +16,7 @@ ZT_INLINE double row_sum(const T* x, int64_t width) {
         W space[kBlock];
         const W* xs = widened(x + begin, count, space);
         sum.add(
-            count, [=](int64_t j) __attribute__((always_inline)) { return xs[j]; });
-      });
-  return sum.total();
-}
-
-// Returns the sum of (x - mean)^2.
-template <class T>
-ZT_INLINE double row_squares(const T* x, Wide<T> mean, int64_t width) {
-  using W = Wide<T>;
-  OrderedSum<W> sum;
-  by_blocks(
-      width, [&](int64_t begin, int64_t count) __attribute__((always_inline)) {
-        W space[kBlock];
-        const W* xs = widened(x + begin, count, space);
-        sum.add(
-            count, [=](int64_t j) __attribute__((always_inline)) { return (xs[j] - mean) * (xs[j] - mean); });
+            count, [=](int64_t j) __attribute__((always_inline)) { return term(xs[j]); });
       });
   return sum.total();
 }
@@ -43,10 +29,16 @@ ZT_INLINE void norm_loop(T* out, NormStats<Wide<T>> stats, const T* x, const T* 
   for (int64_t r = 0; r < rows; ++r, out += width, x += width) {
     W mean = 0;
     if constexpr (centred == Centred::yes) {
-      mean = static_cast<W>(row_sum(x, width) / n);
+      const auto itself = [](W v) __attribute__((always_inline)) {
+        return v;
+      };
+      mean = static_cast<W>(row_sum(x, width, itself) / n);
       stats.mean[r] = mean;
     }
-    const W scale = static_cast<W>(1.0 / std::sqrt(row_squares(x, mean, width) / n + eps));
+    const auto square = [=](W v) __attribute__((always_inline)) {
+      return (v - mean) * (v - mean);
+    };
+    const W scale = static_cast<W>(1.0 / std::sqrt(row_sum(x, width, square) / n + eps));
     stats.reciprocal[r] = scale;
     const auto scaled = [=](int64_t j) __attribute__((always_inline)) {
       return (widen(x[j]) - mean) * scale * widen(weight[j]);

@@ -25,16 +25,6 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
   return shape;
 }
 
-at::Tensor segments_of(Context& context, int64_t samples, int64_t seq) {
-  if (!context.has_batch("segments")) return {};
-  at::Tensor segments = context.batch("segments");
-  if (segments.scalar_type() != at::kLong || segments.sizes() != at::IntArrayRef{samples, seq}) {
-    misuse("the batch's segments must be int64 [{}, {}], got {}; segments:to \"int64\" converts them", samples, seq,
-           describe(segments));
-  }
-  return segments;
-}
-
 }  // namespace
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
@@ -54,20 +44,13 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
   AttentionInputs inputs;
   inputs.shape = shape_;
   inputs.sees.causal = options_.causal;
-  inputs.segments = segments_of(context, samples, seq);
+  if (context.has_batch("segments")) inputs.segments = token_field("segments", context, samples, seq);
   if (rotary_) {
     const at::Device positions_at = x.is_meta() ? x.device() : at::kCPU;
     inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
   }
   if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
   return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
-}
-
-Params Attention::params() const {
-  Params all = qkv_.params();
-  if (head_norm_) append(all, head_norm_->params());
-  append(all, out_.params());
-  return all;
 }
 
 std::shared_ptr<Layer> make_attention(const Value& value) {

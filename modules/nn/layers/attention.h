@@ -38,34 +38,28 @@ struct AttentionOptions : HeadOptions {
 template <class Options, class IsRotary>
 Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rotary, IsRotary is_rotary) {
   return std::move(schema)
-      .required("hidden", static_cast<int64_t Options::*>(&Options::hidden), "columns of input and output",
-                Check<int64_t>(at_least(1)))
-      .required("heads", static_cast<int64_t Options::*>(&Options::heads), "query heads", Check<int64_t>(at_least(1)))
-      .optional("kv_heads", static_cast<int64_t Options::*>(&Options::kv_heads), "key and value heads; 0: as many as heads",
-                Check<int64_t>(at_least(0)))
-      .optional("head_dim", static_cast<int64_t Options::*>(&Options::head_dim), "columns of a head; 0: hidden / heads",
-                Check<int64_t>(at_least(0)))
-      .optional("causal", static_cast<bool Options::*>(&Options::causal), "each token attends only to itself and earlier tokens")
-      .optional("qk_norm", static_cast<bool Options::*>(&Options::qk_norm), "RMSNorm over each query head and each key head")
-      .optional("rope_base", static_cast<double Options::*>(&Options::rope_base), "base of the rotary angles",
-                Check<double>(above(0)))
+      .required("hidden", &Options::hidden, "columns of input and output", at_least(1))
+      .required("heads", &Options::heads, "query heads", at_least(1))
+      .optional("kv_heads", &Options::kv_heads, "key and value heads; 0: as many as heads", at_least(0))
+      .optional("head_dim", &Options::head_dim, "columns of a head; 0: hidden / heads", at_least(0))
+      .optional("causal", &Options::causal, "each token attends only to itself and earlier tokens")
+      .optional("qk_norm", &Options::qk_norm, "RMSNorm over each query head and each key head")
+      .optional("rope_base", &Options::rope_base, "base of the rotary angles", above(0))
       .only_with("with " + rotary, is_rotary)
-      .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial weights",
-                Check<double>(at_least(0)));
+      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0));
 }
 
 // Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.
 template <class Options>
 Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string& dropout_of) {
   return head_options(std::move(schema), "rotary = true", [](const Options& o) { return o.rotary; })
-      .optional("rotary", static_cast<bool Options::*>(&Options::rotary), "use rotary positions")
-      .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
-      .optional("qk_norm_eps", static_cast<double Options::*>(&Options::qk_norm_eps), "eps of the norm of heads",
-                Check<double>(at_least(0)))
+      .optional("rotary", &Options::rotary, "use rotary positions")
+      .optional("bias", &Options::bias, "add biases")
+      .optional("qk_norm_eps", &Options::qk_norm_eps, "eps of the norm of heads", at_least(0))
       .only_with("with qk_norm = true", [](const Options& o) { return o.qk_norm; })
-      .optional("dropout", static_cast<double Options::*>(&Options::dropout), dropout_of, Check<double>(between(0, 0.999)))
-      .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
-                "standard deviation of the initial weights of matmuls that end a branch", Check<double>(at_least(0)));
+      .optional("dropout", &Options::dropout, dropout_of, between(0, 0.999))
+      .optional("residual_std", &Options::residual_std, "standard deviation of the initial weights of matmuls that end a branch",
+                at_least(0));
 }
 
 class Attention {
@@ -81,7 +75,7 @@ class Attention {
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
   // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
-  Params params() const;
+  Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
 
  private:
   AttentionOptions options_;

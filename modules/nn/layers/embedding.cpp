@@ -156,10 +156,6 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
   return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
 }
 
-Params Embedding::params() const {
-  return positions_ ? Params{weight_, positions_} : Params{weight_};
-}
-
 std::shared_ptr<Layer> make_embedding(const Value& value) {
   static const auto kSchema =
       Schema<EmbeddingOptions>("nn.embedding")

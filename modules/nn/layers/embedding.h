@@ -23,7 +23,7 @@ class Embedding final : public Layer {
   explicit Embedding(const EmbeddingOptions& options);
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Params params() const override;
+  Params params() const override { return positions_ ? Params{weight_, positions_} : Params{weight_}; }
   Io io() const override { return {.inputs = {}, .outputs = {Output{}}}; }
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "embedding"; }

@@ -220,12 +220,6 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
   return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
 }
 
-Params GroupedMlp::params() const {
-  Params all = up_.params();
-  append(all, down_.params());
-  return all;
-}
-
 std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
   static const auto kSchema =
       mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")

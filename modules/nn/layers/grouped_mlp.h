@@ -32,7 +32,7 @@ class GroupedMlp final : public Layer {
 
   // Throws Misuse if the inputs have other shapes or dtypes, if `group_rows` does not sum to n, or for grouped_gemm in float64.
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Params params() const override;
+  Params params() const override { return joined({up_.params(), down_.params()}); }
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
   bool splits_backward() const override { return true; }
   std::string kind() const override { return "grouped_mlp"; }

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
 #include "zt/base/value.h"
 #include "zt/model/layer.h"

@@ -72,12 +72,6 @@ at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& res
   return MlpFunction::apply(in_dtype_of(*up_.weight, x, context), maybe(residual), at::TensorList(parameters), std::move(state));
 }
 
-Params Mlp::params() const {
-  Params all = up_.params();
-  append(all, down_.params());
-  return all;
-}
-
 std::shared_ptr<Layer> make_mlp(const Value& value) {
   static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"));
   return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "")); });

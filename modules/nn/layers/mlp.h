@@ -22,16 +22,12 @@ struct MlpOptions {
 template <class Options>
 Schema<Options>&& mlp_options(Schema<Options>&& schema) {
   return std::move(schema)
-      .required("hidden", static_cast<int64_t Options::*>(&Options::hidden), "columns of input and output",
-                Check<int64_t>(at_least(1)))
-      .required("ffn", static_cast<int64_t Options::*>(&Options::ffn), "columns between the two matmuls",
-                Check<int64_t>(at_least(1)))
-      .optional("activation", static_cast<Activation Options::*>(&Options::activation), "the nonlinearity")
-      .optional("bias", static_cast<bool Options::*>(&Options::bias), "add biases")
-      .optional("std", static_cast<double Options::*>(&Options::std), "standard deviation of the initial up weights",
-                Check<double>(at_least(0)))
-      .optional("residual_std", static_cast<double Options::*>(&Options::residual_std),
-                "standard deviation of the initial down weights", Check<double>(at_least(0)));
+      .required("hidden", &Options::hidden, "columns of input and output", at_least(1))
+      .required("ffn", &Options::ffn, "columns between the two matmuls", at_least(1))
+      .optional("activation", &Options::activation, "the nonlinearity")
+      .optional("bias", &Options::bias, "add biases")
+      .optional("std", &Options::std, "standard deviation of the initial up weights", at_least(0))
+      .optional("residual_std", &Options::residual_std, "standard deviation of the initial down weights", at_least(0));
 }
 
 class Mlp {
@@ -44,7 +40,7 @@ class Mlp {
 
   // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
-  Params params() const;
+  Params params() const { return joined({up_.params(), down_.params()}); }
 
  private:
   Activation activation_;

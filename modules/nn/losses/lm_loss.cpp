@@ -80,12 +80,6 @@ std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   return {at::Tensor()};
 }
 
-Params LmLoss::params() const {
-  Params all = norm_.params();
-  append(all, head_.params());
-  return all;
-}
-
 Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch) const {
   return has_loss_ ? count_labels(batch, ignore_index_) : Counts{};
 }

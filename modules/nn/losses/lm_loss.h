@@ -1,7 +1,6 @@
 // The last layer of a language model: final norm, head and cross-entropy.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "norms/norm.h"
@@ -31,7 +30,7 @@ class LmLoss final : public Layer {
   explicit LmLoss(const LmLossOptions& options);
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Params params() const override;
+  Params params() const override { return joined({norm_.params(), head_.params()}); }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}};
     if (has_loss_) io.losses = {LossInfo{}};

@@ -8,15 +8,6 @@
 
 namespace zt::nn {
 
-namespace {
-
-template <class T>
-double as_double(T x) {
-  return static_cast<double>(static_cast<kernels::Wide<T>>(x));
-}
-
-}  // namespace
-
 SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignore_index_(ignore_index) {
   if (labels.scalar_type() != at::kLong)
     misuse("the batch's labels must be int64, got {}: convert them with labels:to \"int64\"", describe(labels));
@@ -58,7 +49,7 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
     });
     for (int64_t r = 0; r < rows; ++r) {
       if (label[r] == ignore_index_) continue;
-      total += stats_[r].largest + std::log(stats_[r].sum) - as_double(x[r * classes + label[r]]);
+      total += stats_[r].largest + std::log(stats_[r].sum) - static_cast<double>(x[r * classes + label[r]]);
     }
   });
   return at::scalar_tensor(total, at::kDouble);
@@ -80,7 +71,7 @@ void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, cons
         if (label[r] == ignore_index_) {
           std::fill_n(row, classes, T(0));
         } else {
-          const double own = as_double(x[r * classes + label[r]]);  // read before the row is overwritten
+          const double own = static_cast<double>(x[r * classes + label[r]]);  // read before the row is overwritten
           kernels::scaled_softmax(row, x + r * classes, classes, stats_[r], factor);
           row[label[r]] = static_cast<T>(factor * (std::exp(own - stats_[r].largest) / stats_[r].sum - 1));
         }

@@ -22,19 +22,12 @@ struct IoOptions {
   Value::Table losses;
 };
 
-struct OutputOptions {
-  std::string name;
-  bool differentiable = true;
-};
-
 Output read_output(const Value& value) {
-  static const auto kSchema =
-      Schema<OutputOptions>("nn.layer.io.outputs")
-          .required("name", &OutputOptions::name, "name of the value")
-          .optional("differentiable", &OutputOptions::differentiable, "whether a gradient flows through it");
+  static const auto kSchema = Schema<Output>("nn.layer.io.outputs")
+                                  .required("name", &Output::name, "name of the value")
+                                  .optional("differentiable", &Output::differentiable, "whether a gradient flows through it");
   if (const auto* name = value.get_if<std::string>()) return {*name, true};
-  const OutputOptions options = kSchema.parse(value);
-  return {options.name, options.differentiable};
+  return kSchema.parse(value);
 }
 
 Io read_io(const Value::Table& table) {

@@ -105,7 +105,7 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   const std::string name = fmt::format("blocks.{}", index), &path = gpt_schema().name();
   const auto inner = mlp ? layers_from(*mlp, index) : std::nullopt;
   if (!inner) return layers.push_back({name, layer_of("block", Block(options, path))});
-  layers.push_back({name, attention_block_layer(options, path)});
+  layers.push_back({name, std::make_shared<AttentionBlock>(options, path)});
   for (const NamedLayer& entry : *inner) layers.push_back({name + "." + entry.name, entry.layer, true});
   layers.push_back({name + ".add", residual_layer(options.dropout), true});
 }

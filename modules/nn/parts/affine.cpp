@@ -21,11 +21,6 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 
 namespace {
 
-// Returns the dtype of sums over rows.
-at::ScalarType sum_dtype(const at::Tensor& dy) {
-  return dy.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // Returns whether adding the gradient of `dy` changes nothing. Without rows it is zero, which a sink without a sum yet must get.
 bool is_without_effect(const Context::Sink& sink, const at::Tensor& dy) {
   return !sink.view.defined() || (dy.size(0) == 0 && !sink.first);
@@ -33,11 +28,11 @@ bool is_without_effect(const Context::Sink& sink, const at::Tensor& dy) {
 
 void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
   if (is_without_effect(sink, dy)) return;
-  const at::ScalarType dtype = sink.view.scalar_type();
-  if (dtype == dy.scalar_type() || dtype == sum_dtype(dy)) {
+  const at::ScalarType dtype = sink.view.scalar_type(), of_sums = wide_dtype(dy.scalar_type());
+  if (dtype == dy.scalar_type() || dtype == of_sums) {
     return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
   }
-  const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(sum_dtype(dy)));
+  const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(of_sums));
   gemm(GemmKind::weight_gradient, dy.t(), x, sum);
   sink.add(sum);
 }
@@ -46,7 +41,7 @@ void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor&
 // itself, so the sums of a part of the columns have the same bits. On device meta one part shows what is allocated.
 at::Tensor column_sums(const at::Tensor& dy) {
   constexpr int64_t kColumns = 64;
-  const at::ScalarType dtype = sum_dtype(dy);
+  const at::ScalarType dtype = wide_dtype(dy.scalar_type());
   if (dtype == dy.scalar_type() || dy.is_cuda()) return dy.sum({0}, false, dtype);
   const at::Tensor sums = at::empty({dy.size(1)}, dy.options().dtype(dtype));
   for (int64_t column = 0; column < (dy.is_meta() ? std::min(kColumns, dy.size(1)) : dy.size(1)); column += kColumns) {

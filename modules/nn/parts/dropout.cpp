@@ -4,7 +4,6 @@
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
 #include "function.h"
-#include "zt/base/options.h"
 #include "zt/base/rows.h"
 
 namespace zt::nn {

@@ -1,4 +1,4 @@
-// The positions of tokens in their documents.
+// The batch fields that say where tokens are: their positions in their documents, and their segments.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -9,16 +9,20 @@
 
 namespace zt::nn {
 
+// Returns a batch field [samples, seq] int64. Throws Misuse if it has another dtype or shape.
+inline at::Tensor token_field(const std::string& name, Context& context, int64_t samples, int64_t seq) {
+  at::Tensor field = context.batch(name);
+  if (field.scalar_type() != at::kLong || field.sizes() != at::IntArrayRef{samples, seq})
+    misuse("the batch's {0} must be int64 [{1}, {2}], got {3}; {0}:to \"int64\" converts them", name, samples, seq,
+           describe(field));
+  return field;
+}
+
 // Returns the batch's "positions" [samples, seq] int64, or 0 .. seq - 1 as [1, seq] int64 on `device` if it has none. Throws
 // Misuse if the batch's positions have another dtype or shape.
 inline at::Tensor positions_of(Context& context, int64_t samples, int64_t seq, at::Device device = at::kCPU) {
   if (!context.has_batch("positions")) return at::arange(seq, at::TensorOptions(at::kLong).device(device)).unsqueeze(0);
-  at::Tensor positions = context.batch("positions");
-  if (positions.scalar_type() != at::kLong || positions.sizes() != at::IntArrayRef{samples, seq}) {
-    misuse("the batch's positions must be int64 [{}, {}], got {}; positions:to \"int64\" converts them", samples, seq,
-           describe(positions));
-  }
-  return positions;
+  return token_field("positions", context, samples, seq);
 }
 
 }  // namespace zt::nn

@@ -33,11 +33,10 @@ class Adagrad final : public FlatOptimizer {
 std::shared_ptr<Optimizer> make_adagrad(const Value& value, Isa isa) {
   using Options = AdagradOptions;
   return common_options(Schema<Options>("optim.adagrad"))
-      .optional("lr_decay", &Options::lr_decay, "the rate of update t is lr / (1 + (t - 1) * lr_decay)",
-                Check<double>(at_least(0)))
+      .optional("lr_decay", &Options::lr_decay, "the rate of update t is lr / (1 + (t - 1) * lr_decay)", at_least(0))
       .optional("initial_accumulator_value", &Options::initial_accumulator_value, "what the sums of squares begin with",
-                Check<double>(at_least(0)))
-      .optional("eps", &Options::eps, "added to the square root of the sum", Check<double>(above(0)))
+                at_least(0))
+      .optional("eps", &Options::eps, "added to the square root of the sum", above(0))
       .make(value, [&](const Options& o) { return std::make_shared<Adagrad>(o, isa); });
 }
 

@@ -19,10 +19,8 @@ struct AdamWOptions : AdamOptions {
 template <class Options>
 Schema<Options> adam_schema(const std::string& name) {
   return common_options(Schema<Options>(name))
-      .optional("betas", static_cast<Betas Options::*>(&Options::betas),
-                "decay rates of the averages of the gradient and of its square", Check<Betas>(check_betas))
-      .optional("eps", static_cast<double Options::*>(&Options::eps), "added to the square root of the averaged square",
-                Check<double>(above(0)));
+      .optional("betas", &Options::betas, "decay rates of the averages of the gradient and of its square", check_betas)
+      .optional("eps", &Options::eps, "added to the square root of the averaged square", above(0));
 }
 
 template <Decay kDecay>

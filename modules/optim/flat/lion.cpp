@@ -34,7 +34,7 @@ class Lion final : public FlatOptimizer {
 std::shared_ptr<Optimizer> make_lion(const Value& value, Isa isa) {
   return common_options(Schema<LionOptions>("optim.lion"))
       .optional("betas", &LionOptions::betas, "decay rates of the average in the update and of the average that is kept",
-                Check<Betas>(check_betas))
+                check_betas)
       .make(value, [&](const LionOptions& o) { return std::make_shared<Lion>(o, isa); });
 }
 

@@ -48,8 +48,8 @@ std::shared_ptr<Optimizer> sgd_of(const SgdOptions& options, Isa isa) {
 
 std::shared_ptr<Optimizer> make_sgd(const Value& value, Isa isa) {
   return common_options(Schema<SgdOptions>("optim.sgd"))
-      .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
-      .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", Check<double>(between(0, 1)))
+      .optional("momentum", &SgdOptions::momentum, "decay rate of the momentum buffer", between(0, 1))
+      .optional("dampening", &SgdOptions::dampening, "1 - the gradient's weight in the buffer", between(0, 1))
       .only_with("with momentum above 0", [](const SgdOptions& o) { return o.momentum > 0 || o.dampening == 0; })
       .optional("nesterov", &SgdOptions::nesterov, "use Nesterov momentum")
       .make(value, [&](const SgdOptions& o) { return sgd_of(o, isa); });

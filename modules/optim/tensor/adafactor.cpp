@@ -71,12 +71,11 @@ std::shared_ptr<Optimizer> make_adafactor(const Value& value) {
   using Options = AdafactorOptions;
   return common_options(Schema<Options>("optim.adafactor"))
       .optional("beta2_decay", &Options::beta2_decay, "the averages' weight of the present square is step ^ beta2_decay",
-                Check<double>(between(-1, 0)))
+                between(-1, 0))
       .optional("eps1", &Options::eps1, "least root of an averaged square; by default the epsilon of the master's dtype",
-                Check<double>(above(0)))
-      .optional("eps2", &Options::eps2, "least root mean square of the values by which the rate is scaled",
-                Check<double>(above(0)))
-      .optional("d", &Options::d, "largest root mean square of a step before the rate", Check<double>(at_least(1)))
+                above(0))
+      .optional("eps2", &Options::eps2, "least root mean square of the values by which the rate is scaled", above(0))
+      .optional("d", &Options::d, "largest root mean square of a step before the rate", at_least(1))
       .make(value, [](const Options& o) { return std::make_shared<Adafactor>(o); });
 }
 

@@ -53,12 +53,11 @@ std::shared_ptr<Optimizer> lamb_of(const LambOptions& options) {
 std::shared_ptr<Optimizer> make_lamb(const Value& value) {
   using Options = LambOptions;
   return common_options(Schema<Options>("optim.lamb"))
-      .optional("betas", &Options::betas, "decay rates of the averages of the gradient and of its square",
-                Check<Betas>(check_betas))
-      .optional("eps", &Options::eps, "added to the square root of the averaged square", Check<double>(above(0)))
+      .optional("betas", &Options::betas, "decay rates of the averages of the gradient and of its square", check_betas)
+      .optional("eps", &Options::eps, "added to the square root of the averaged square", above(0))
       .optional("bias_correction", &Options::bias_correction, "divide the averages by their weights so far")
-      .optional("min_coeff", &Options::min_coeff, "lower bound of the ratio of the norms", Check<double>(above(0)))
-      .optional("max_coeff", &Options::max_coeff, "upper bound of the ratio of the norms", Check<double>(above(0)))
+      .optional("min_coeff", &Options::min_coeff, "lower bound of the ratio of the norms", above(0))
+      .optional("max_coeff", &Options::max_coeff, "upper bound of the ratio of the norms", above(0))
       .make(value, lamb_of);
 }
 

@@ -111,10 +111,10 @@ class Muon final : public TensorOptimizer {
 AdamWPart parse_adamw(const Value::Table& given) {
   return Schema<AdamWPart>("optim.muon.adamw")
       .optional("match", &AdamWPart::match, "pattern of the names of matrices that AdamW updates")
-      .optional("lr", &AdamWPart::lr, "its learning rate; by default that of muon", Check<double>(at_least(0)))
-      .optional("betas", &AdamWPart::betas, "decay rates of its averages", Check<Betas>(check_betas))
-      .optional("eps", &AdamWPart::eps, "added to the square root of the averaged square", Check<double>(above(0)))
-      .optional("weight_decay", &AdamWPart::weight_decay, "its weight decay; by default that of muon", Check<double>(at_least(0)))
+      .optional("lr", &AdamWPart::lr, "its learning rate; by default that of muon", at_least(0))
+      .optional("betas", &AdamWPart::betas, "decay rates of its averages", check_betas)
+      .optional("eps", &AdamWPart::eps, "added to the square root of the averaged square", above(0))
+      .optional("weight_decay", &AdamWPart::weight_decay, "its weight decay; by default that of muon", at_least(0))
       .parse(Value(given));
 }
 
@@ -126,12 +126,12 @@ std::shared_ptr<Optimizer> make_muon(const Value& value, Isa isa) {
     return numbers.size() == 3 ? std::string() : std::string("must be three numbers");
   };
   return common_options(Schema<Options>("optim.muon"))
-      .optional("momentum", &Options::momentum, "decay rate of the momentum buffer", Check<double>(between(0, 1)))
+      .optional("momentum", &Options::momentum, "decay rate of the momentum buffer", between(0, 1))
       .optional("nesterov", &Options::nesterov, "use Nesterov momentum")
-      .optional("ns_steps", &Options::ns_steps, "iterations that make a matrix orthogonal", Check<int>(between(1, 100)))
+      .optional("ns_steps", &Options::ns_steps, "iterations that make a matrix orthogonal", between(1, 100))
       .optional("ns_coefficients", &Options::ns_coefficients, "coefficients of the iteration's polynomial",
                 Check<std::vector<double>>(has_three))
-      .optional("eps", &Options::eps, "least norm by which a matrix is divided", Check<double>(above(0)))
+      .optional("eps", &Options::eps, "least norm by which a matrix is divided", above(0))
       .optional("ns_dtype", &Options::ns_dtype, "type of the iteration's GEMMs for float32 parameters", one_of({"bf16", "fp32"}))
       .optional("adjust_lr", &Options::adjust_lr, "how the rate depends on the shape", one_of({"original", "match_rms_adamw"}))
       .optional("adamw", &Options::adamw,

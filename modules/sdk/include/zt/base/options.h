@@ -180,23 +180,24 @@ class Schema {
  public:
   explicit Schema(std::string name) : name_(std::move(name)) {}
 
-  template <class V>
-  Schema&& required(std::string key, V T::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
-    add(std::move(key), member, std::move(doc), std::move(check), true);
+  // `member` may also be one of a base of T.
+  template <class V, class Base>
+  Schema&& required(std::string key, V Base::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
+    add<V>(std::move(key), member, std::move(doc), std::move(check), true);
     return std::move(*this);
   }
   // The default is what a default-constructed T holds.
-  template <class V>
-  Schema&& optional(std::string key, V T::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
-    add(std::move(key), member, std::move(doc), std::move(check), false);
+  template <class V, class Base>
+  Schema&& optional(std::string key, V Base::*member, std::string doc, std::type_identity_t<Check<V>> check = nullptr) && {
+    add<V>(std::move(key), member, std::move(doc), std::move(check), false);
     return std::move(*this);
   }
-  template <class V>
-  Schema&& optional(std::string key, std::optional<V> T::*member, std::string doc,
+  template <class V, class Base>
+  Schema&& optional(std::string key, std::optional<V> Base::*member, std::string doc,
                     std::type_identity_t<Check<V>> check = nullptr) && {
     Check<std::optional<V>> whole;
     if (check) whole = [check](const std::optional<V>& v) { return check(*v); };
-    add(std::move(key), member, std::move(doc), std::move(whole), false);
+    add<std::optional<V>>(std::move(key), member, std::move(doc), std::move(whole), false);
     return std::move(*this);
   }
 

@@ -67,6 +67,18 @@ struct Param {
   const at::Tensor& get() const;
 };
 
+// Makes a parameter with the default placements. dims: the meaning of each dim, for example "hidden"; may be empty.
+inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> shape, InitFn init, bool is_matrix,
+                                         std::vector<std::string> dims) {
+  auto param = std::make_shared<Param>();
+  param->name = std::move(name);
+  param->shape = std::move(shape);
+  param->init = std::move(init);
+  param->is_matrix = is_matrix;
+  param->dims = std::move(dims);
+  return param;
+}
+
 using Params = std::vector<std::shared_ptr<Param>>;
 
 ZT_OBJECT(Param)

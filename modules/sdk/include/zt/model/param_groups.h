@@ -28,13 +28,11 @@ struct CommonOptions {
 template <class Options>
 Schema<Options>&& common_options(Schema<Options>&& schema) {
   return std::move(schema)
-      .required("lr", static_cast<double Options::*>(&Options::lr), "base learning rate, which a schedule scales",
-                Check<double>(at_least(0)))
-      .optional("weight_decay", static_cast<double Options::*>(&Options::weight_decay), "weight decay of matrices",
-                Check<double>(at_least(0)))
-      .optional("decay_all", static_cast<bool Options::*>(&Options::decay_all), "apply weight decay to norms and biases, too")
+      .required("lr", &Options::lr, "base learning rate, which a schedule scales", at_least(0))
+      .optional("weight_decay", &Options::weight_decay, "weight decay of matrices", at_least(0))
+      .optional("decay_all", &Options::decay_all, "apply weight decay to norms and biases, too")
       .optional(
-          "groups", static_cast<std::vector<Value> Options::*>(&Options::groups),
+          "groups", &Options::groups,
           "list of {match = pattern, weight_decay =, lr_scale =}; the first entry whose pattern is found in the name applies");
 }
 
