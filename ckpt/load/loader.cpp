@@ -12,6 +12,7 @@
 #include "tensor_reader.h"
 #include "zt/base/error.h"
 #include "zt/base/stateful.h"
+#include "zt/io/input_file.h"
 #include "zt/io/small_files.h"
 
 namespace zt::ckpt {
@@ -131,8 +132,8 @@ void check_upcycling(const Ranks& ranks, const std::string& folder, const Matche
 MasterIndex read_index(io::FileSystem& files, const std::string& folder) {
   const std::string path = folder + "/" + kMaster;
   // Checks the first bytes before reading the rest, so that a large file of another kind is refused at once.
-  const int64_t bytes = io::file_bytes(files, path);
-  check_master_start(io::read_start(files, path, std::min(bytes, kUserBlock)), bytes, path);
+  const io::InputFile file(path, files);
+  check_master_start(file.first_bytes(std::min(file.size(), kUserBlock)), file.size(), path);
   return read_master(io::read_small(files, path, kLargestMaster), path);
 }
 

@@ -23,6 +23,12 @@ void InputFile::read(int64_t offset, std::span<std::byte> out) const {
   transfer({files_, path_, size_}, *file_, {IoDirection::read, offset, out.data(), static_cast<int64_t>(out.size()), 0});
 }
 
+std::vector<std::byte> InputFile::first_bytes(int64_t count) const {
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  read(0, bytes);
+  return bytes;
+}
+
 std::string read_file(const std::string& path) {
   const InputFile file(path);
   if (file.size() > kLargestWhole) {
