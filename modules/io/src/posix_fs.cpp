@@ -71,15 +71,8 @@ class PosixFile : public File {
 };
 
 int flags_of(Access access) {
-  switch (access) {
-    case Access::read:
-      return O_RDONLY;
-    case Access::create:
-      return O_WRONLY | O_CREAT | O_EXCL;
-    case Access::replace:
-      return O_WRONLY | O_CREAT;  // lock_and_empty follows
-  }
-  return O_RDONLY;
+  if (access == Access::read) return O_RDONLY;
+  return O_WRONLY | O_CREAT | (access == Access::create ? O_EXCL : 0);  // for Access::replace, lock_and_empty follows
 }
 
 Descriptor open_descriptor(const std::string& path, int flags) {
@@ -115,28 +108,15 @@ Opened refused(const std::string& path, int error) {
   return {nullptr, -error, stat(path.c_str(), &status) == 0 ? kind_from(status) : EntryKind::file};
 }
 
-// Opens a regular file. Never blocks, even if the path names a FIFO. On failure sets `error` and returns a closed descriptor.
-Descriptor open_regular(const std::string& path, Access access, Opened& error) {
-  Descriptor descriptor = open_descriptor(path, flags_of(access) | O_NONBLOCK);
-  if (!descriptor.is_open()) {
-    error = refused(path, errno);
-    return Descriptor(-1);
-  }
+// Makes the reads and writes of a file that was opened with O_NONBLOCK wait. Returns the error, also if it is no regular file.
+Opened make_regular(const Descriptor& descriptor) {
   struct stat status {};
-  if (fstat(descriptor.get(), &status) != 0) {
-    error = {nullptr, -errno};
-    return Descriptor(-1);
-  }
-  if (const EntryKind kind = kind_from(status); kind != EntryKind::file) {
-    error = {nullptr, kind == EntryKind::folder ? -EISDIR : -EINVAL, kind};
-    return Descriptor(-1);
-  }
+  if (fstat(descriptor.get(), &status) != 0) return {nullptr, -errno};
+  const EntryKind kind = kind_from(status);
+  if (kind != EntryKind::file) return {nullptr, kind == EntryKind::folder ? -EISDIR : -EINVAL, kind};
   const int flags = fcntl(descriptor.get(), F_GETFL, 0);
-  if (flags < 0 || fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
-    error = {nullptr, -errno};
-    return Descriptor(-1);
-  }
-  return descriptor;
+  const bool is_done = flags >= 0 && fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) == 0;
+  return {nullptr, is_done ? 0 : -errno};
 }
 
 // Locks an open file for writing and empties it. Returns 0 or -errno. Returns -EBUSY if another writer holds the lock, or has
@@ -170,9 +150,9 @@ bool turn_direct(const Descriptor& descriptor) {
 }  // namespace
 
 Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
-  Opened failed;
-  Descriptor descriptor = open_regular(path, options.access, failed);
-  if (!descriptor.is_open()) return failed;
+  Descriptor descriptor = open_descriptor(path, flags_of(options.access) | O_NONBLOCK);  // never blocks, not even at a FIFO
+  if (!descriptor.is_open()) return refused(path, errno);
+  if (Opened failed = make_regular(descriptor); failed.error != 0) return failed;
   if (options.access == Access::replace) {
     if (const int error = lock_and_empty(descriptor, path); error != 0) return {nullptr, error};
   }
