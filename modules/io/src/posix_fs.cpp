@@ -158,17 +158,18 @@ Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
   }
   int64_t alignment = 1;
   if (options.caching == Caching::direct) {
-    if (turn_direct(descriptor)) {
-      alignment = kDirectAlignment;
-    } else {
-      log_without_direct(path);
-    }
+    if (turn_direct(descriptor)) alignment = kDirectAlignment;
+    else
+      log_once(without_direct_,
+               fmt::format("the file system of '{}' has no direct I/O: its files are read and written through the page cache", path));
   }
   std::unique_ptr<PosixQueue> queue;
   if (options.depth > 1) {
     int refused = 0;
     queue = make_uring_queue(descriptor.get(), options.depth, refused);
-    if (!queue) log_without_uring(refused);
+    if (!queue)
+      log_once(without_uring_, fmt::format("io_uring is refused here ({}): files are read and written by one operation at a time",
+                                           std::strerror(-refused)));
   }
   if (!queue) queue = make_plain_queue(descriptor.get());
   return {std::make_unique<PosixFile>(std::move(descriptor), alignment, std::move(queue)), 0};
@@ -217,20 +218,8 @@ int64_t PosixFs::free_bytes(const std::string& folder) {
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
-void PosixFs::log_without_direct(const std::string& path) {
-  std::call_once(without_direct_, [&] {
-    log(LogLevel::info, world_,
-        fmt::format("io: the file system of '{}' has no direct I/O: its files are read and written through the page cache",
-                    path));
-  });
-}
-
-void PosixFs::log_without_uring(int error) {
-  std::call_once(without_uring_, [&] {
-    log(LogLevel::info, world_,
-        fmt::format("io: io_uring is refused here ({}): files are read and written by one operation at a time",
-                    std::strerror(-error)));
-  });
+void PosixFs::log_once(std::once_flag& flag, const std::string& text) {
+  std::call_once(flag, [&] { log(LogLevel::info, world_, "io: " + text); });
 }
 
 FileSystem& posix_files() {
