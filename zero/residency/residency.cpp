@@ -35,38 +35,30 @@ std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& mo
 }
 
 // Decides whether a unit stays whole from one use to the next.
-class ReuseRule {
- public:
-  ReuseRule(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
-      : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
+struct ReuseRule {
+  const std::vector<Action>& actions;
+  const std::vector<Use>& uses;
+  const ModelInfo& model;
+  const Residency& residency;
 
-  bool stays(int unit, int from, int to) const {
-    return residency_.keep == StaysWhole::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
+  bool operator()(int unit, int from, int to) const {
+    return residency.keep == StaysWhole::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
   }
-
- private:
   bool waits_for_backward(int unit, int from, int to) const {
-    const auto& grads_written = uses_[from].grads_written;
-    return residency_.keep == StaysWhole::forward && actions_[from].micro_batch == actions_[to].micro_batch &&
-           std::find(grads_written.begin(), grads_written.end(), unit) == grads_written.end();
+    return residency.keep == StaysWhole::forward && actions[from].micro_batch == actions[to].micro_batch &&
+           std::ranges::find(uses[from].grads_written, unit) == uses[from].grads_written.end();
   }
-
   // Returns whether at most max_reuse_distance elements of other units are used in between.
   bool is_near(int unit, int from, int to) const {
     std::set<int> others;
     int64_t elements = 0;
-    for (int index = from + 1; index < to && elements <= residency_.max_reuse_distance; ++index) {
-      for (const int other : uses_[index].params_read) {
-        if (other != unit && others.insert(other).second) elements += model_.units[other].numel;
+    for (int index = from + 1; index < to && elements <= residency.max_reuse_distance; ++index) {
+      for (const int other : uses[index].params_read) {
+        if (other != unit && others.insert(other).second) elements += model.units[other].numel;
       }
     }
-    return elements <= residency_.max_reuse_distance;
+    return elements <= residency.max_reuse_distance;
   }
-
-  const std::vector<Action>& actions_;
-  const std::vector<Use>& uses_;
-  const ModelInfo& model_;
-  const Residency& residency_;
 };
 
 // Returns the intervals in which units are whole, sorted by their first action.
@@ -83,9 +75,7 @@ std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, 
   }
   std::vector<int64_t> sizes;
   for (const UnitInfo& unit : model.units) sizes.push_back(unit.numel);
-  const ReuseRule reuse(actions, uses, model, residency);
-  const auto may_stay = [&](int unit, int from, int to) { return reuse.stays(unit, from, to); };
-  return intervals_in_memory(read, sizes, {may_stay, residency.max_live});
+  return intervals_in_memory(read, sizes, {ReuseRule{actions, uses, model, residency}, residency.max_live});
 }
 
 // Finds the actions before which UNSHARDs are inserted. An UNSHARD is placed at the begin of the interval that is `prefetch`
