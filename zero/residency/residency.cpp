@@ -113,10 +113,6 @@ class UnshardPlaces {
   std::vector<int64_t> live_;  // by action: elements of the intervals placed so far that are whole
 };
 
-Action unit_action(KindId kind, int unit) {
-  return {.kind = kind, .target = unit};
-}
-
 }  // namespace
 
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
@@ -125,11 +121,12 @@ std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInf
   const auto places = UnshardPlaces(actions.size(), model, residency).find(intervals);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
-    Action unshard = unit_action(Kinds::get().unshard, intervals[k].item);
-    unshard.set_axes(residency.plans[intervals[k].item].shard_axes);
+    const int unit = intervals[k].item;
+    Action unshard{.kind = Kinds::get().unshard, .target = unit};
+    unshard.set_axes(residency.plans[unit].shard_axes);
     if (residency.waits) unshard.attrs["wait"] = true;
     before[places[k]].push_back(std::move(unshard));
-    after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].item));
+    after[intervals[k].last].push_back({.kind = Kinds::get().reshard, .target = unit});
   }
   std::vector<Action> result;
   for (size_t index = 0; index < actions.size(); ++index) {
