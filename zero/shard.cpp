@@ -131,8 +131,7 @@ class ShardPass : public Pass {
       if (!has_replicas) continue;
       next.set_gradient_part(GradientPart::whole);
       next.attrs.erase("dtype");
-      const auto axes = plan.replica_axes();
-      next.set_axes(axes);
+      next.set_axes(plan.replica_axes());
       result.push_back(std::move(next));
     }
     actions = std::move(result);

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <string>
 
 namespace zt::ckpt {
 
