@@ -86,9 +86,10 @@ class ReduceGrad : public ActionHandler {
       received[i] = sent[i].narrow(0, units[i]->rank * units[i]->layout.chunk, units[i]->layout.chunk);
     const Work moved = scatters ? comm.reduce_scatter(received, sent, ReduceOp::sum, Async::yes)
                                 : comm.all_reduce(sent, ReduceOp::sum, Async::yes);
-    return last_use_ = then(moved, [received, sums] {
+    last_use_ = then(moved, [received, sums] {
       for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
     });
+    return last_use_;
   }
 
   Work last_use_;  // the last work that uses the buffer
