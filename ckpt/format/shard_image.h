@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "hdf5/sparse_memory.h"
-#include "zt/io/range.h"
+#include "zt/io/block_io.h"
 
 namespace zt::ckpt {
 
