@@ -21,10 +21,6 @@ struct Item {
   int64_t element_bytes;
 };
 
-struct SmallFirst {
-  bool operator()(const RankSet& a, const RankSet& b) const { return a.size() != b.size() ? a.size() < b.size() : a < b; }
-};
-
 // Returns the held elements as regions, divided wherever a holder's region begins or ends, so that each has one set of holders.
 std::vector<HeldRegion> cut_at_ends(const HeldTensor::BoxHolders& held) {
   std::vector<HeldTensor::Holder> holders = held.holders;
@@ -173,13 +169,13 @@ void HeldTensor::add(int32_t rank, const Region& region) {
 }
 
 std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
-  std::map<RankSet, std::vector<Item>, SmallFirst> items;
+  std::map<std::pair<size_t, RankSet>, std::vector<Item>> items;  // by the number of holders and the holders: small sets first
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (HeldRegion& held : disjoint_regions(tensors[i]))
-      items[held.ranks].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
+      items[{held.ranks.size(), held.ranks}].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
   }
   ShareAssigner assigner(ranks);
-  for (const auto& [holders, theirs] : items) assigner.assign(holders, theirs);
+  for (const auto& [holders, theirs] : items) assigner.assign(holders.second, theirs);
   return assigner.shares();
 }
 
