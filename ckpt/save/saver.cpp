@@ -31,10 +31,7 @@ int64_t on_disk(int64_t bytes) {
 
 // Returns the index of the pieces that the ranks wrote. records: one per rank.
 MasterIndex make_index(const WriteLayout& layout, std::vector<ShardRecord> records, const Value::Table& values) {
-  MasterIndex index;
-  index.values = values;
-  for (const WrittenTensor& tensor : layout.tensors)
-    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
+  MasterIndex index{.shards = {}, .tensors = layout.tensors, .values = values};
   for (size_t r = 0; r < layout.by_rank.size(); ++r) {
     if (layout.by_rank[r].empty()) continue;
     std::vector<IndexedPiece> pieces;

@@ -60,7 +60,7 @@ class Holdings {
   void add(int rank, const json& parts) {
     int part = 0;
     for (const json& entry : parts) {
-      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4])}, rank);
+      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4]), {}}, rank);
       const Region region = region_of(entry[3]);
       held_[tensor].add(rank, region);
       parts_[{rank, tensor}].emplace_back(part++, region);
@@ -76,16 +76,16 @@ class Holdings {
     return writes;
   }
 
-  std::vector<WrittenTensor> tensors;
+  std::vector<SavedTensor> tensors;
 
  private:
-  int number_of(const WrittenTensor& tensor, int rank) {
+  int number_of(const SavedTensor& tensor, int rank) {
     const auto [entry, is_new] = numbers_.emplace(tensor.name, static_cast<int>(tensors.size()));
     if (is_new) {
       tensors.push_back(tensor);
       held_.emplace_back().element_bytes = static_cast<int64_t>(c10::elementSize(tensor.dtype));
     }
-    const WrittenTensor& known = tensors[entry->second];
+    const SavedTensor& known = tensors[entry->second];
     if (known.dtype != tensor.dtype || known.shape != tensor.shape)
       misuse("'{}' is {} [{}] on rank {} and {} [{}] on another: one name means one tensor, the same on all ranks that have it",
              tensor.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", "), rank, dtype_name(known.dtype),
