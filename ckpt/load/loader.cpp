@@ -23,10 +23,7 @@ constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
 
 // Returns a tensor that is `copies` copies of `dense` along a new first dim. It reads the bytes of `dense`.
 SavedTensor stack_of(const SavedTensor& dense, int64_t copies) {
-  SavedTensor stack;
-  stack.name = dense.name;
-  stack.dtype = dense.dtype;
-  stack.shape = dense.shape;
+  SavedTensor stack{.name = dense.name, .dtype = dense.dtype, .shape = dense.shape};
   stack.shape.insert(stack.shape.begin(), copies);
   for (int64_t copy = 0; copy < copies; ++copy) {
     for (SavedPiece piece : dense.pieces) {

@@ -25,10 +25,7 @@ void FolderWriter::abandon() noexcept {
 void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   if (!pending_.empty() && pending_bytes_ + bytes > kShard) flush();
-  SavedTensor& saved = index_.tensors.emplace_back();
-  saved.name = name;
-  saved.dtype = tensor.scalar_type();
-  saved.shape = tensor.sizes().vec();
+  index_.tensors.push_back({.name = name, .dtype = tensor.scalar_type(), .shape = tensor.sizes().vec()});
   pending_.push_back(tensor.cpu().contiguous().view({-1}));
   pending_bytes_ += bytes;
 }
