@@ -1,10 +1,8 @@
 #include "saver.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
+#include <chrono>
 #include <future>
-#include <thread>
 
 #include "format/check.h"
 #include "format/master.h"
@@ -69,16 +67,10 @@ struct Saver::Job {
   Retention retention;
   Value::Table values;
   std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
-  std::exception_ptr error;
-  std::atomic<bool> is_done = false;
-  std::promise<bool> may_run;  // tells the thread to write (true) or to end (false)
-  std::thread thread;
+  std::future<void> result;    // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
+  std::promise<void> may_run;  // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
 
-  ~Job() {
-    if (!thread.joinable()) return;
-    may_run.set_value(false);
-    thread.join();
-  }
+  bool is_done() const { return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 };
 
 Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
@@ -87,15 +79,10 @@ Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
   background_.set_timeout(std::chrono::hours(2));
 }
 
-Saver::~Saver() {
-  if (job_ && job_->thread.joinable()) job_->thread.join();
-}
+Saver::~Saver() = default;
 
 void Saver::wait() {
-  if (!job_) return;
-  if (job_->thread.joinable()) job_->thread.join();
-  const auto job = std::move(job_);
-  if (job->error) std::rethrow_exception(job->error);
+  if (const auto job = std::move(job_)) job->result.get();
 }
 
 // Makes a new layout and image if the structure changed on any rank.
@@ -137,7 +124,7 @@ std::string Saver::open_folder(const std::string& root, int64_t step, int64_t ma
 }
 
 bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
-  if (options.when_busy == WhenBusy::skip && ranks_.any(job_ && !job_->is_done)) return false;
+  if (options.when_busy == WhenBusy::skip && ranks_.any(job_ && !job_->is_done())) return false;
   wait();
   Contents contents;
   std::string structure;
@@ -157,17 +144,13 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
-  if (options.mode == SaveMode::async) {
-    job_->may_run.set_value(true);
-    return true;
-  }
-  run(*job_);
-  wait();
+  job_->may_run.set_value();
+  if (options.mode == SaveMode::blocking) wait();
   return true;
 }
 
-// Fills job.data, which stay unchanged until the job is done. For an asynchronous save, starts the thread, which waits for
-// may_run.
+// Fills job.data, which stay unchanged until the job is done, and job.result. For an asynchronous save, starts the thread, which
+// waits for may_run.
 void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) const {
   bool is_on_host = true;
   for (const Write& write : layout_.writes) {
@@ -175,19 +158,11 @@ void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) con
     is_on_host = is_on_host && job.data.back().is_cpu();
   }
   if (mode == SaveMode::async || !is_on_host) job.data = copy_into(*image_, job.data);
-  if (mode == SaveMode::blocking) return;
-  job.thread = std::thread([this, &job, may_run = job.may_run.get_future()]() mutable {
-    if (may_run.get()) run(job);
-  });
-}
-
-void Saver::run(Job& job) const {
-  try {
+  const auto policy = mode == SaveMode::async ? std::launch::async : std::launch::deferred;
+  job.result = std::async(policy, [this, &job, may_run = job.may_run.get_future()]() mutable {
+    may_run.get();
     write(job);
-  } catch (...) {
-    job.error = std::current_exception();
-  }
-  job.is_done = true;
+  });
 }
 
 // Writes the shards of all ranks, then the master file, and then commits.
