@@ -172,7 +172,8 @@ std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensor
   std::map<std::pair<size_t, RankSet>, std::vector<Item>> items;  // by the number of holders and the holders: small sets first
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (HeldRegion& held : disjoint_regions(tensors[i]))
-      items[{held.ranks.size(), held.ranks}].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
+      items[{held.ranks.size(), held.ranks}].push_back(
+          {static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
   }
   ShareAssigner assigner(ranks);
   for (const auto& [holders, theirs] : items) assigner.assign(holders.second, theirs);

@@ -67,8 +67,8 @@ struct Saver::Job {
   Retention retention;
   Value::Table values;
   std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
-  std::future<void> result;    // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
-  std::promise<void> may_run;  // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
+  std::future<void> result;      // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
+  std::promise<void> may_run;    // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
 
   bool is_done() const { return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 };

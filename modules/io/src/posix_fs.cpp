@@ -160,8 +160,9 @@ Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
   if (options.caching == Caching::direct) {
     if (turn_direct(descriptor)) alignment = kDirectAlignment;
     else
-      log_once(without_direct_,
-               fmt::format("the file system of '{}' has no direct I/O: its files are read and written through the page cache", path));
+      log_once(
+          without_direct_,
+          fmt::format("the file system of '{}' has no direct I/O: its files are read and written through the page cache", path));
   }
   std::unique_ptr<PosixQueue> queue;
   if (options.depth > 1) {
