@@ -78,47 +78,35 @@ std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, 
   return intervals_in_memory(read, sizes, {ReuseRule{actions, uses, model, residency}, residency.max_live});
 }
 
-// Finds the actions before which UNSHARDs are inserted. An UNSHARD is placed at the begin of the interval that is `prefetch`
-// intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
-class UnshardPlaces {
- public:
-  UnshardPlaces(size_t actions, const ModelInfo& model, const Residency& residency)
-      : model_(model), residency_(residency), live_(actions, 0) {}
-
-  // The intervals are sorted by `first`, and keep the bound without being lengthened.
-  std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
-    std::vector<int> places;
-    std::map<int, int> ends;  // by unit: end of its latest interval
-    for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
-      const auto [end, is_first] = ends.try_emplace(intervals[k].item, -1);
-      const int wanted = std::max(intervals[std::max(0, k - residency_.prefetch)].first, end->second + 1);
-      places.push_back(residency_.max_live > 0 ? with_room(intervals[k], wanted) : wanted);
-      end->second = intervals[k].last;
-    }
-    return places;
-  }
-
- private:
-  // Returns the first of the actions from `wanted` to the interval from which on there is room for the unit.
-  int with_room(const ResidencyInterval& interval, int wanted) {
-    const int64_t size = model_.units[interval.item].numel;
+// Returns the actions before which UNSHARDs are inserted, by interval. An UNSHARD is placed at the begin of the interval that is
+// `prefetch` intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
+// The intervals are sorted by `first`, and keep the bound without being lengthened.
+std::vector<int> unshard_places(const std::vector<ResidencyInterval>& intervals, size_t actions, const ModelInfo& model,
+                                const Residency& residency) {
+  std::vector<int64_t> live(actions, 0);  // by action: elements of the intervals placed so far that are whole
+  std::vector<int> places;
+  std::map<int, int> ends;  // by unit: end of its latest interval
+  for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
+    const ResidencyInterval& interval = intervals[k];
+    const auto [end, is_first] = ends.try_emplace(interval.item, -1);
+    const int wanted = std::max(intervals[std::max(0, k - residency.prefetch)].first, end->second + 1);
+    const int64_t size = model.units[interval.item].numel;
+    const auto has_room = [&](int index) { return residency.max_live == 0 || live[index] + size <= residency.max_live; };
     int place = interval.first;
-    while (place > wanted && live_[place - 1] + size <= residency_.max_live) --place;
-    for (int index = place; index <= interval.last; ++index) live_[index] += size;
-    return place;
+    while (place > wanted && has_room(place - 1)) --place;
+    for (int index = place; index <= interval.last; ++index) live[index] += size;
+    places.push_back(place);
+    end->second = interval.last;
   }
-
-  const ModelInfo& model_;
-  const Residency& residency_;
-  std::vector<int64_t> live_;  // by action: elements of the intervals placed so far that are whole
-};
+  return places;
+}
 
 }  // namespace
 
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
   const auto uses = uses_of(actions, model, residency.plans);
   const auto intervals = intervals_of(actions, uses, model, residency);
-  const auto places = UnshardPlaces(actions.size(), model, residency).find(intervals);
+  const auto places = unshard_places(intervals, actions.size(), model, residency);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
     const int unit = intervals[k].item;
