@@ -63,9 +63,9 @@ int64_t predict_master_bytes(const WriteLayout& layout, const Value::Table& valu
 struct Saver::Job {
   std::string root;
   int64_t step = 0;
-  std::string partial;  // name of its folder until the commit
   Retention retention;
   Value::Table values;
+  std::string partial;           // name of its folder until the commit
   std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
   std::future<void> result;      // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
   std::promise<void> may_run;    // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
@@ -136,11 +136,7 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   update_layout(contents, std::move(structure));
   int64_t master = 0;
   ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
-  auto job = std::make_unique<Job>();
-  job->root = root;
-  job->step = step;
-  job->retention = options.retention;
-  job->values = contents.values;
+  auto job = std::make_unique<Job>(root, step, options.retention, contents.values);
   ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
