@@ -91,7 +91,7 @@ std::vector<int> unshard_places(const std::vector<ResidencyInterval>& intervals,
     const auto [end, is_first] = ends.try_emplace(interval.item, -1);
     const int wanted = std::max(intervals[std::max(0, k - residency.prefetch)].first, end->second + 1);
     const int64_t size = model.units[interval.item].numel;
-    const auto has_room = [&](int index) { return residency.max_live == 0 || live[index] + size <= residency.max_live; };
+    const auto has_room = [&](int index) { return residency.max_live <= 0 || live[index] + size <= residency.max_live; };
     int place = interval.first;
     while (place > wanted && has_room(place - 1)) --place;
     for (int index = place; index <= interval.last; ++index) live[index] += size;
