@@ -80,21 +80,11 @@ Descriptor open_descriptor(const std::string& path, int flags) {
 }
 
 EntryKind kind_from(const struct stat& status) {
-  switch (status.st_mode & S_IFMT) {
-    case S_IFREG:
-      return EntryKind::file;
-    case S_IFDIR:
-      return EntryKind::folder;
-    case S_IFIFO:
-      return EntryKind::fifo;
-    case S_IFSOCK:
-      return EntryKind::socket;
-    case S_IFCHR:
-    case S_IFBLK:
-      return EntryKind::device;
-    default:
-      return EntryKind::other;
-  }
+  if (S_ISREG(status.st_mode)) return EntryKind::file;
+  if (S_ISDIR(status.st_mode)) return EntryKind::folder;
+  if (S_ISFIFO(status.st_mode)) return EntryKind::fifo;
+  if (S_ISSOCK(status.st_mode)) return EntryKind::socket;
+  return S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) ? EntryKind::device : EntryKind::other;
 }
 
 // Returns the kind of an entry whose stat has just failed, by errno.
