@@ -6,12 +6,6 @@
 
 namespace zt::io {
 
-namespace {
-
-constexpr int64_t kLargestWhole = int64_t{1} << 30;  // bytes
-
-}  // namespace
-
 InputFile::InputFile(std::string path, FileSystem& files)
     : files_(files),
       path_(std::move(path)),
@@ -30,6 +24,7 @@ std::vector<std::byte> InputFile::first_bytes(int64_t count) const {
 }
 
 std::string read_file(const std::string& path) {
+  constexpr int64_t kLargestWhole = int64_t{1} << 30;  // bytes
   const InputFile file(path);
   if (file.size() > kLargestWhole) {
     fault("cannot read '{}': it has {} bytes, where at most {} are expected. Is it the right file?", path, file.size(),
