@@ -9,7 +9,6 @@
 #include "hdf5/types.h"
 #include "master.h"
 #include "master_paths.h"
-#include "reshard/reshard.h"
 #include "user_block.h"
 #include "values.h"
 #include "zt/base/error.h"

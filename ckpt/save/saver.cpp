@@ -9,7 +9,6 @@
 #include "hdf5/names.h"
 #include "shard_writer.h"
 #include "zt/base/error.h"
-#include "zt/io/block_io.h"
 #include "zt/io/hash.h"
 #include "zt/io/io_errors.h"
 #include "zt/io/small_files.h"
