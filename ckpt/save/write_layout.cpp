@@ -33,14 +33,6 @@ Region region_of(const json& value) {
   return region;
 }
 
-json json_of(const Contents& contents) {
-  json parts = json::array();
-  for (const TensorPart& part : contents.parts)
-    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
-                     Value(part.attributes).to_json()});
-  return parts;
-}
-
 json json_of(const std::vector<Write>& writes) {
   json list = json::array();
   for (const Write& write : writes) list.push_back({write.tensor, write.part, write.first, json_of(write.region)});
@@ -119,7 +111,11 @@ class Holdings {
 }  // namespace
 
 std::string structure_of(const Contents& contents) {
-  return packed(json_of(contents));
+  json parts = json::array();
+  for (const TensorPart& part : contents.parts)
+    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
+                     Value(part.attributes).to_json()});
+  return packed(parts);
 }
 
 WriteLayout make_write_layout(const Ranks& ranks, const std::string& structure) {
