@@ -31,9 +31,7 @@ MasterIndex make_index(const WriteLayout& layout, std::vector<ShardRecord> recor
   MasterIndex index{.shards = {}, .tensors = layout.tensors, .values = values};
   for (size_t r = 0; r < layout.by_rank.size(); ++r) {
     if (layout.by_rank[r].empty()) continue;
-    std::vector<IndexedPiece> pieces;
-    for (const Write& write : layout.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
-    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), pieces);
+    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), layout.by_rank[r]);
   }
   return index;
 }

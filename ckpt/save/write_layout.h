@@ -12,8 +12,8 @@ namespace zt::ckpt {
 
 // A piece that one rank writes.
 struct Write {
-  int tensor;     // index into WriteLayout::tensors of rank 0
-  int part;       // index into Contents::parts of the writing rank
+  int tensor;     // index into WriteLayout::tensors of rank 0, or into MasterIndex::tensors
+  int part;       // index into Contents::parts of the writing rank, or into the tensors that a FolderWriter writes together
   int64_t first;  // the piece's first element in that part's data
   Region region;
 };
