@@ -113,15 +113,11 @@ void check_shards(io::FileSystem& files, const Ranks& ranks, const std::string& 
 
 // Throws Misuse on all ranks if experts are to be copies of dense MLPs, and no rank has found such MLPs.
 void check_upcycling(const Ranks& ranks, const std::string& folder, const Matches& matches, const MatchOptions& options) {
-  if (!options.upcycle) return;
-  const bool is_any = ranks.any(matches.has_dense);
-  ranks.together([&] {
-    if (!is_any)
-      misuse(
-          "ckpt.load: upcycle = true, but the model has no experts 'P.experts...' for which the checkpoint '{}' has a dense MLP "
-          "'P.mlp...': remove upcycle if the checkpoint has experts, or rename its MLPs with map = {{...}}",
-          folder);
-  });
+  if (!options.upcycle || ranks.any(matches.has_dense)) return;
+  misuse(
+      "ckpt.load: upcycle = true, but the model has no experts 'P.experts...' for which the checkpoint '{}' has a dense MLP "
+      "'P.mlp...': remove upcycle if the checkpoint has experts, or rename its MLPs with map = {{...}}",
+      folder);
 }
 
 }  // namespace
