@@ -62,8 +62,7 @@ struct HeaderParser {
       if (name == kMetadata) header.metadata = read_texts(value, kMetadata, path);
       else header.tensors.push_back(read_tensor(name, value));
     }
-    auto place = [](const Tensor& t) { return std::tie(t.begin, t.end, t.name); };
-    std::sort(header.tensors.begin(), header.tensors.end(), [&](auto& a, auto& b) { return place(a) < place(b); });
+    std::ranges::sort(header.tensors, {}, [](const Tensor& each) { return std::tie(each.begin, each.end, each.name); });
     check_places(header.tensors);
     return header;
   }
