@@ -13,10 +13,10 @@ struct Bucket {
   int64_t bytes = 0;
 };
 
-class BucketBuilder {
- public:
-  BucketBuilder(const std::vector<Action>& actions, const ModelInfo& model, const Bucketing& bucketing)
-      : actions_(actions), model_(model), bucketing_(bucketing) {}
+struct BucketBuilder {
+  const std::vector<Action>& actions;
+  const ModelInfo& model;
+  const Bucketing& bucketing;
 
   std::vector<Bucket> group(const std::vector<ReadyUnit>& ready) const {
     std::vector<Bucket> buckets;
@@ -28,35 +28,29 @@ class BucketBuilder {
     return buckets;
   }
 
- private:
-  int64_t bytes_of(const ReadyUnit& ready) const { return model_.units[ready.unit].numel * kElementBytes; }
+  int64_t bytes_of(const ReadyUnit& ready) const { return model.units[ready.unit].numel * kElementBytes; }
 
   bool joins(const Bucket& bucket, const ReadyUnit& ready) const {
     const ReadyUnit& last = bucket.units.back();
-    const UnitPlan &plan = bucketing_.plans[ready.unit], &other = bucketing_.plans[last.unit];
+    const UnitPlan &plan = bucketing.plans[ready.unit], &other = bucketing.plans[last.unit];
     if (plan.shard_axes != other.shard_axes || plan.sum_axes != other.sum_axes) return false;
-    if (ready.round != last.round || ready.part != last.part || bucket.bytes + bytes_of(ready) > bucketing_.bytes) return false;
+    if (ready.round != last.round || ready.part != last.part || bucket.bytes + bytes_of(ready) > bucketing.bytes) return false;
     for (int index = last.after + 1; index <= ready.after; ++index) {
-      if (touches(actions_[index], bucket)) return false;
+      if (touches(actions[index], bucket)) return false;
     }
     return true;
   }
 
   bool touches(const Action& action, const Bucket& bucket) const {
-    const Resources resources = resources_of(action, model_);
+    const Resources resources = resources_of(action, model);
     const auto is_in_bucket = [&](const Resource& resource) {
-      const auto& touched = bucketing_.touched;
-      return std::find(touched.begin(), touched.end(), resource.type) != touched.end() &&
-             std::any_of(bucket.units.begin(), bucket.units.end(),
-                         [&](const ReadyUnit& ready) { return ready.unit == resource.index; });
+      const auto& touched = bucketing.touched;
+      return std::ranges::find(touched, resource.type) != touched.end() &&
+             std::ranges::find(bucket.units, resource.index, &ReadyUnit::unit) != bucket.units.end();
     };
     return std::ranges::any_of(resources.reads, is_in_bucket) || std::ranges::any_of(resources.writes, is_in_bucket) ||
            std::ranges::any_of(resources.frees, is_in_bucket);
   }
-
-  const std::vector<Action>& actions_;
-  const ModelInfo& model_;
-  const Bucketing& bucketing_;
 };
 
 Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
@@ -74,7 +68,7 @@ Action bucket_action(const Bucket& bucket, const Bucketing& bucketing) {
 
 std::vector<Action> insert_buckets(std::vector<Action> actions, const ModelInfo& model, const std::vector<ReadyUnit>& ready,
                                    const Bucketing& bucketing) {
-  const std::vector<Bucket> buckets = BucketBuilder(actions, model, bucketing).group(ready);
+  const std::vector<Bucket> buckets = BucketBuilder{actions, model, bucketing}.group(ready);
   std::vector<Action> result;
   result.reserve(actions.size() + buckets.size());
   auto next = buckets.begin();

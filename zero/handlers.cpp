@@ -46,27 +46,6 @@ void accumulate(Unit& unit, GradientPart part) {
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
-// The buffer from which gradients are sent in another dtype than they are accumulated in. All reductions share it.
-class WireBuffer {
- public:
-  // Waits until the last reduction no longer uses `buffer`, then copies `grads` into it, one after the other. Returns the copies.
-  std::vector<at::Tensor> load(const at::Tensor& buffer, const std::vector<at::Tensor>& grads) {
-    last_.wait();
-    std::vector<at::Tensor> copies;
-    int64_t place = 0;
-    for (const at::Tensor& grad : grads) {
-      copies.push_back(buffer.narrow(0, place, grad.numel()));
-      copies.back().copy_(grad);
-      place += grad.numel();
-    }
-    return copies;
-  }
-  void set_last_use(const Work& work) { last_ = work; }
-
- private:
-  Work last_;  // the last work that uses the buffer
-};
-
 class ReduceGrad : public ActionHandler {
  public:
   Work start(const Action& action, StepState& state) override {
@@ -90,22 +69,30 @@ class ReduceGrad : public ActionHandler {
   }
 
  private:
+  // Sends the gradients in another dtype than they are accumulated in, from `buffer`, which all reductions share: each waits
+  // until the last one no longer uses it.
   Work reduce_converted(Communicator& comm, const at::Tensor& buffer, const std::vector<Unit*>& units,
                         const std::vector<at::Tensor>& grads, const std::vector<at::Tensor>& sums, bool scatters) {
-    const std::vector<at::Tensor> sent = wire_.load(buffer, grads);
+    last_use_.wait();
+    std::vector<at::Tensor> sent;
+    int64_t place = 0;
+    for (const at::Tensor& grad : grads) {
+      sent.push_back(buffer.narrow(0, place, grad.numel()));
+      sent.back().copy_(grad);
+      place += grad.numel();
+    }
     std::vector<at::Tensor> received = sent;
     for (size_t i = 0; scatters && i < units.size(); ++i)
       received[i] = sent[i].narrow(0, units[i]->rank * units[i]->layout.chunk, units[i]->layout.chunk);
     const Work moved = scatters ? comm.reduce_scatter(received, sent, ReduceOp::sum, Async::yes)
                                 : comm.all_reduce(sent, ReduceOp::sum, Async::yes);
-    const Work work = then(moved, [received, sums] {
+    last_use_ = then(moved, [received, sums] {
       for (size_t i = 0; i < sums.size(); ++i) at::Tensor(sums[i]).copy_(received[i]);
     });
-    wire_.set_last_use(work);
-    return work;
+    return last_use_;
   }
 
-  WireBuffer wire_;
+  Work last_use_;  // the last work that uses the buffer
 };
 
 class ReplicateGrad : public ActionHandler {

@@ -21,25 +21,8 @@ void for_each_write(const std::vector<Action>& actions, const ModelInfo& model, 
 }
 
 void sort(std::vector<ReadyUnit>& ready) {
-  std::sort(ready.begin(), ready.end(),
-            [](const ReadyUnit& a, const ReadyUnit& b) { return std::tie(a.after, a.unit) < std::tie(b.after, b.unit); });
+  std::ranges::sort(ready, {}, [](const ReadyUnit& each) { return std::tie(each.after, each.unit); });
 }
-
-}  // namespace
-
-std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceId resource,
-                                   const std::vector<bool>& units) {
-  std::vector<int> last(units.size(), -1);
-  for_each_write(actions, model, resource, units, [&](int unit, int index) { last[unit] = index; });
-  std::vector<ReadyUnit> ready;
-  for (size_t unit = 0; unit < last.size(); ++unit) {
-    if (last[unit] >= 0) ready.push_back({static_cast<int>(unit), last[unit]});
-  }
-  sort(ready);
-  return ready;
-}
-
-namespace {
 
 // As gradients_by_micro_batch, for units of which each parameter has one use.
 std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions, const ModelInfo& model,
@@ -80,6 +63,18 @@ std::vector<ReadyUnit> micro_batch_gradients(const std::vector<Action>& actions,
 }
 
 }  // namespace
+
+std::vector<ReadyUnit> last_writes(const std::vector<Action>& actions, const ModelInfo& model, ResourceId resource,
+                                   const std::vector<bool>& units) {
+  std::vector<int> last(units.size(), -1);
+  for_each_write(actions, model, resource, units, [&](int unit, int index) { last[unit] = index; });
+  std::vector<ReadyUnit> ready;
+  for (size_t unit = 0; unit < last.size(); ++unit) {
+    if (last[unit] >= 0) ready.push_back({static_cast<int>(unit), last[unit]});
+  }
+  sort(ready);
+  return ready;
+}
 
 std::vector<ReadyUnit> gradients_by_micro_batch(const std::vector<Action>& actions, const ModelInfo& model,
                                                 const std::vector<bool>& units) {

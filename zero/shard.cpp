@@ -131,8 +131,7 @@ class ShardPass : public Pass {
       if (!has_replicas) continue;
       next.set_gradient_part(GradientPart::whole);
       next.attrs.erase("dtype");
-      const auto axes = plan.replica_axes();
-      next.set_axes(axes);
+      next.set_axes(plan.replica_axes());
       result.push_back(std::move(next));
     }
     actions = std::move(result);
@@ -195,8 +194,7 @@ class ShardPass : public Pass {
 std::shared_ptr<Pass> make_shard(ShardOptions options) {
   if (options.replicate) {
     const Axis &copies = *options.replicate, &axis = *options.axis;
-    const bool overlaps = std::ranges::any_of(
-        copies.names, [&](const std::string& name) { return std::ranges::find(axis.names, name) != axis.names.end(); });
+    const bool overlaps = std::ranges::find_first_of(copies.names, axis.names) != copies.names.end();
     if (overlaps || copies.mesh.lock() != axis.mesh.lock())
       misuse("zero.shard: replicate = '{}' must be another axis of the same mesh as '{}'", copies.name, axis.name);
   }

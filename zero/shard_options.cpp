@@ -19,12 +19,9 @@ bool ShardOptions::moves_parameters() const {
          max_live != defaults.max_live || keep != defaults.keep;
 }
 
-static bool shards_parameters(const ShardOptions& options) {
-  return options.stage == 3;
-}
-
 ShardOptions parse_shard_options(const Value& options) {
   static constexpr const char* kSharded = "at stage 3, which shards parameters";
+  static constexpr auto shards_parameters = [](const ShardOptions& o) { return o.stage == 3; };
   static const auto schema =
       Schema<ShardOptions>("zero.shard")
           .required("axis", &ShardOptions::axis, "the data-parallel axis, such as mesh.dp or mesh:join{\"dp\", \"ep\"}")

@@ -51,13 +51,15 @@ void check_covered(const ModelInfo& model, const std::vector<UnitPlan>& plans, c
   }
 }
 
-}  // namespace
-
+// Returns whether ranks of the axis hold one copy of the parameters per machine. This takes less memory than sharded parameters
+// that are gathered for each use, and no communication for gathers.
 bool is_node_shared(const ShardOptions& options) {
   const Axis& axis = *options.axis;
   return options.stage >= 1 &&
          options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
 }
+
+}  // namespace
 
 std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& model, const MeshShape& mesh) {
   const bool shares = is_node_shared(options);

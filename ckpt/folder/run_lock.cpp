@@ -15,6 +15,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <thread>
 
 #include "lock_holder.h"
@@ -76,20 +77,10 @@ struct RunLock::State {
   int descriptor = -1;
   bool is_flocked = false;
 
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool is_ending = false;
-  std::thread heart;
+  std::jthread heart;
 
   ~State() {
-    if (heart.joinable()) {
-      {
-        const std::lock_guard lock(mutex);
-        is_ending = true;
-      }
-      changed.notify_all();
-      heart.join();
-    }
+    heart = {};  // stops and joins it
     if (descriptor >= 0) close(descriptor);
   }
 
@@ -138,9 +129,11 @@ struct RunLock::State {
     return holder && holder->token == self.token;
   }
 
-  void beat() {
+  void beat(const std::stop_token& stop) const {
+    std::mutex mutex;
     std::unique_lock lock(mutex);
-    while (!changed.wait_for(lock, kHeartbeat, [&] { return is_ending; })) {
+    std::condition_variable_any stopped;
+    while (!stopped.wait_for(lock, stop, kHeartbeat, [&] { return stop.stop_requested(); })) {
       if (is_ours()) futimens(descriptor, nullptr);
     }
   }
@@ -151,7 +144,7 @@ RunLock::RunLock(const std::string& folder) : state_(std::make_unique<State>()) 
   state_->path = folder + kLockName;
   state_->open();
   state_->take();
-  state_->heart = std::thread([state = state_.get()] { state->beat(); });
+  state_->heart = std::jthread([state = state_.get()](const std::stop_token& stop) { state->beat(stop); });
 }
 
 RunLock::~RunLock() {

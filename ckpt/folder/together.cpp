@@ -98,19 +98,16 @@ void Ranks::together(const std::function<void()>& action) const {
   } catch (const std::exception& error) {
     outcome = fmt::format("f{}", describe(error));
   }
-  std::string first;
   int failed = 0, at = 0;
   bool is_misuse = true;
   const auto outcomes = collect(outcome, To::all);
   for (int r = 0; r < size(); ++r) {
     if (outcomes[r].empty()) continue;
     is_misuse = is_misuse && outcomes[r][0] == 'm';
-    if (failed++ == 0) {
-      first = outcomes[r].substr(1);
-      at = r;
-    }
+    if (failed++ == 0) at = r;
   }
   if (failed == 0) return;
+  const std::string first = outcomes[at].substr(1);
   const std::string text =
       failed == size() ? first : fmt::format("rank {}: {} ({} of {} ranks failed)", at, first, failed, size());
   if (is_misuse) throw Misuse(text);

@@ -26,7 +26,7 @@ struct SavedTensor {
   std::vector<int64_t> shape;
   // A table of nil, booleans, numbers, strings, and lists of booleans, of numbers or of strings.
   Value attributes = Value::Table();
-  std::vector<SavedPiece> pieces;  // each element is in exactly one of them
+  std::vector<SavedPiece> pieces = {};  // each element is in exactly one of them
 };
 
 struct SavedShard {

@@ -1,4 +1,5 @@
 #include <span>
+#include <type_traits>
 
 #include "check.h"
 #include "hdf5/image.h"
@@ -20,7 +21,7 @@ namespace {
 template <class T>
 class Column {
  public:
-  Column(const char* path, std::vector<T> cells) : path_(path), cells_(std::move(cells)) {}
+  Column(TreeReader& reader, const char* path) : path_(path), cells_(read(reader, path)) {}
 
   size_t size() const { return cells_.size(); }
   T next() { return std::move(take(1)[0]); }
@@ -33,6 +34,10 @@ class Column {
   }
 
  private:
+  static std::vector<T> read(TreeReader& reader, const char* path) {
+    if constexpr (std::is_same_v<T, std::string>) return reader.strings(path);
+    else return reader.column<T>(path, std::is_signed_v<T> ? H5T_STD_I64LE : H5T_STD_U64LE);
+  }
   std::span<T> take(int64_t count) {
     if (count < 0 || static_cast<uint64_t>(count) > cells_.size() - place_)
       fault("{}: {} rows from row {} on are needed, it has {}", path_, count, place_, cells_.size());
@@ -45,20 +50,10 @@ class Column {
   size_t place_ = 0;
 };
 
-Column<int64_t> numbers(TreeReader& reader, const char* path) {
-  return {path, reader.column<int64_t>(path, H5T_STD_I64LE)};
-}
-Column<uint64_t> checksums(TreeReader& reader, const char* path) {
-  return {path, reader.column<uint64_t>(path, H5T_STD_U64LE)};
-}
-Column<std::string> names(TreeReader& reader, const char* path) {
-  return {path, reader.strings(path)};
-}
-
 std::vector<SavedShard> read_shards(TreeReader& reader) {
-  auto file = names(reader, master::kShardFile);
-  auto bytes = numbers(reader, master::kShardBytes);
-  auto rest = checksums(reader, master::kShardRest);
+  Column<std::string> file(reader, master::kShardFile);
+  Column<int64_t> bytes(reader, master::kShardBytes);
+  Column<uint64_t> rest(reader, master::kShardRest);
   std::vector<SavedShard> shards;
   for (size_t i = 0; i < file.size(); ++i) shards.push_back({file.next(), bytes.next(), rest.next()});
   bytes.end();
@@ -69,15 +64,15 @@ std::vector<SavedShard> read_shards(TreeReader& reader) {
 class Pieces {
  public:
   explicit Pieces(TreeReader& reader)
-      : shard_(numbers(reader, master::kPieceShard)),
-        offset_(numbers(reader, master::kPieceOffset)),
-        first_(numbers(reader, master::kPieceFirst)),
-        count_(numbers(reader, master::kPieceCount)),
-        boxes_(numbers(reader, master::kPieceBoxes)),
-        checksums_(numbers(reader, master::kPieceChecksums)),
-        begin_(numbers(reader, master::kBoxBegin)),
-        end_(numbers(reader, master::kBoxEnd)),
-        checksum_(checksums(reader, master::kChecksum)) {}
+      : shard_(reader, master::kPieceShard),
+        offset_(reader, master::kPieceOffset),
+        first_(reader, master::kPieceFirst),
+        count_(reader, master::kPieceCount),
+        boxes_(reader, master::kPieceBoxes),
+        checksums_(reader, master::kPieceChecksums),
+        begin_(reader, master::kBoxBegin),
+        end_(reader, master::kBoxEnd),
+        checksum_(reader, master::kChecksum) {}
 
   SavedPiece next(int64_t dims) {
     SavedPiece piece;
@@ -111,9 +106,9 @@ std::string plain_name(const std::string& path) {
 }
 
 std::vector<SavedTensor> read_tensors(TreeReader& reader) {
-  auto name = names(reader, master::kTensorName), dtype = names(reader, master::kTensorType);
-  auto dims = numbers(reader, master::kTensorDims), pieces = numbers(reader, master::kTensorPieces);
-  auto attributes = numbers(reader, master::kTensorAttributes), shape = numbers(reader, master::kShape);
+  Column<std::string> name(reader, master::kTensorName), dtype(reader, master::kTensorType);
+  Column<int64_t> dims(reader, master::kTensorDims), pieces(reader, master::kTensorPieces);
+  Column<int64_t> attributes(reader, master::kTensorAttributes), shape(reader, master::kShape);
   Pieces piece(reader);
   std::vector<SavedTensor> tensors;
   for (size_t i = 0; i < name.size(); ++i) {

@@ -1,6 +1,7 @@
 #include <cstring>
 #include <map>
 #include <span>
+#include <type_traits>
 
 #include "check.h"
 #include "hdf5/encoded_value.h"
@@ -9,7 +10,6 @@
 #include "hdf5/types.h"
 #include "master.h"
 #include "master_paths.h"
-#include "reshard/reshard.h"
 #include "user_block.h"
 #include "values.h"
 #include "zt/base/error.h"
@@ -51,12 +51,10 @@ void write_column(TreeWriter& tree, const char* path, hid_t type, hid_t space, c
     checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data), std::string("write '") + path + "'");
 }
 
-void write_column(TreeWriter& tree, const char* path, const std::vector<int64_t>& column) {
-  write_column(tree, path, H5T_STD_I64LE, shape_of({static_cast<int64_t>(column.size())}), column.data());
-}
-
-void write_column(TreeWriter& tree, const char* path, const std::vector<uint64_t>& column) {
-  write_column(tree, path, H5T_STD_U64LE, shape_of({static_cast<int64_t>(column.size())}), column.data());
+template <class T>
+void write_column(TreeWriter& tree, const char* path, const std::vector<T>& column) {
+  const hid_t type = std::is_signed_v<T> ? H5T_STD_I64LE : H5T_STD_U64LE;
+  write_column(tree, path, type, shape_of({static_cast<int64_t>(column.size())}), column.data());
 }
 
 void write_column(TreeWriter& tree, const char* path, const std::vector<std::string>& column) {

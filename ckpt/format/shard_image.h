@@ -4,13 +4,12 @@
 #include <c10/core/ScalarType.h>
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "hdf5/sparse_memory.h"
-#include "zt/io/range.h"
+#include "zt/io/block_io.h"
 
 namespace zt::ckpt {
 

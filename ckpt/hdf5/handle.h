@@ -41,7 +41,9 @@ class Handle {
   Handle() = default;
   // Throws a Fault "cannot WHAT: ..." if `id` is negative.
   Handle(hid_t id, Close close, const std::string& what) : id_(checked(id, what)), close_(close) {}
-  ~Handle() { reset(); }
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
   Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
   Handle& operator=(Handle&& other) noexcept {
     std::swap(id_, other.id_);
@@ -56,10 +58,6 @@ class Handle {
   }
 
  private:
-  void reset() {
-    if (id_ >= 0) close_(std::exchange(id_, -1));
-  }
-
   hid_t id_ = -1;
   Close close_ = nullptr;
 };

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <exception>
 #include <iterator>
-#include <string>
 
 namespace zt::ckpt {
 
@@ -49,15 +48,6 @@ H5FD_t* open(const char* name, unsigned, hid_t access_list, haddr_t) {
 
 herr_t close(H5FD_t* file) {
   delete &image(file);
-  return 0;
-}
-
-int compare(const H5FD_t* a, const H5FD_t* b) {
-  return a < b ? -1 : a > b ? 1 : 0;
-}
-
-herr_t query(const H5FD_t*, unsigned long* flags) {
-  *flags = 0;  // libhdf5 need not collect small writes: a write is only a copy in memory
   return 0;
 }
 
@@ -130,6 +120,7 @@ herr_t truncate(H5FD_t* file, hid_t, hbool_t) {
   return 0;
 }
 
+// The driver sets no function `query`, so that libhdf5 does not collect small writes: a write is only a copy in memory.
 H5FD_class_t driver_class() {
   H5FD_class_t driver{};
   driver.name = "ztoolkit_image";
@@ -138,8 +129,6 @@ H5FD_class_t driver_class() {
   driver.fapl_size = sizeof(ImageAccess);
   driver.open = open;
   driver.close = close;
-  driver.cmp = compare;
-  driver.query = query;
   driver.alloc = allocate;
   driver.get_eoa = allocated_end;
   driver.set_eoa = set_allocated_end;

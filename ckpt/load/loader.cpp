@@ -12,6 +12,7 @@
 #include "tensor_reader.h"
 #include "zt/base/error.h"
 #include "zt/base/stateful.h"
+#include "zt/io/input_file.h"
 #include "zt/io/small_files.h"
 
 namespace zt::ckpt {
@@ -22,10 +23,7 @@ constexpr int64_t kLargestMaster = int64_t{4} << 30;  // bytes
 
 // Returns a tensor that is `copies` copies of `dense` along a new first dim. It reads the bytes of `dense`.
 SavedTensor stack_of(const SavedTensor& dense, int64_t copies) {
-  SavedTensor stack;
-  stack.name = dense.name;
-  stack.dtype = dense.dtype;
-  stack.shape = dense.shape;
+  SavedTensor stack{.name = dense.name, .dtype = dense.dtype, .shape = dense.shape};
   stack.shape.insert(stack.shape.begin(), copies);
   for (int64_t copy = 0; copy < copies; ++copy) {
     for (SavedPiece piece : dense.pieces) {
@@ -115,15 +113,11 @@ void check_shards(io::FileSystem& files, const Ranks& ranks, const std::string& 
 
 // Throws Misuse on all ranks if experts are to be copies of dense MLPs, and no rank has found such MLPs.
 void check_upcycling(const Ranks& ranks, const std::string& folder, const Matches& matches, const MatchOptions& options) {
-  if (!options.upcycle) return;
-  const bool is_any = ranks.any(matches.has_dense);
-  ranks.together([&] {
-    if (!is_any)
-      misuse(
-          "ckpt.load: upcycle = true, but the model has no experts 'P.experts...' for which the checkpoint '{}' has a dense MLP "
-          "'P.mlp...': remove upcycle if the checkpoint has experts, or rename its MLPs with map = {{...}}",
-          folder);
-  });
+  if (!options.upcycle || ranks.any(matches.has_dense)) return;
+  misuse(
+      "ckpt.load: upcycle = true, but the model has no experts 'P.experts...' for which the checkpoint '{}' has a dense MLP "
+      "'P.mlp...': remove upcycle if the checkpoint has experts, or rename its MLPs with map = {{...}}",
+      folder);
 }
 
 }  // namespace
@@ -131,8 +125,8 @@ void check_upcycling(const Ranks& ranks, const std::string& folder, const Matche
 MasterIndex read_index(io::FileSystem& files, const std::string& folder) {
   const std::string path = folder + "/" + kMaster;
   // Checks the first bytes before reading the rest, so that a large file of another kind is refused at once.
-  const int64_t bytes = io::file_bytes(files, path);
-  check_master_start(io::read_start(files, path, std::min(bytes, kUserBlock)), bytes, path);
+  const io::InputFile file(path, files);
+  check_master_start(file.first_bytes(std::min(file.size(), kUserBlock)), file.size(), path);
   return read_master(io::read_small(files, path, kLargestMaster), path);
 }
 

@@ -217,9 +217,7 @@ const Value::Table& values_of(const MasterIndex& index) {
 }
 
 std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map) {
-  MatchOptions options;
-  options.map = map;
-  const NameRules rules(options);
+  const NameRules rules({.map = map});
   for (std::string& name : names) name = rules.in_objects(name);
   return names;
 }

@@ -16,10 +16,10 @@ namespace zt::ckpt {
 struct MatchOptions {
   bool strict = true;  // what does not match is an error
   // Loads only names (of the objects) in which one of these regular expressions is found; empty: all names.
-  std::vector<std::string> only;
+  std::vector<std::string> only = {};
   // Pairs of a regular expression and a replacement ($1 ... are its groups). Applied one after the other to a name of the
   // checkpoint; the result is the name in the objects.
-  std::vector<std::pair<std::string, std::string>> map;
+  std::vector<std::pair<std::string, std::string>> map = {};
   // Fills experts "P.experts.Q" [experts, ...] that the checkpoint lacks with copies of the dense MLP "P.mlp.Q" [...]. The
   // routers "P.router..." of such layers keep their initial values.
   bool upcycle = false;

@@ -9,6 +9,7 @@
 #include "load/tensor_reader.h"
 #include "module.h"
 #include "zt/base/tensor.h"
+#include "zt/io/io_errors.h"
 #include "zt/io/posix_fs.h"
 #include "zt/lua/state.h"
 

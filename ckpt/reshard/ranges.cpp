@@ -3,11 +3,7 @@
 namespace zt::ckpt {
 
 std::span<const CopyRun> runs_of(const CopyList& copies, int32_t source) {
-  const auto begin = std::lower_bound(copies.runs.begin(), copies.runs.end(), source,
-                                      [](const CopyRun& run, int32_t value) { return run.source < value; });
-  const auto end =
-      std::upper_bound(begin, copies.runs.end(), source, [](int32_t value, const CopyRun& run) { return value < run.source; });
-  return {begin, end};
+  return std::ranges::equal_range(copies.runs, source, {}, &CopyRun::source);
 }
 
 std::vector<PieceBytes> block_ranges(std::span<const CopyRun> runs, int64_t element_bytes, int64_t piece_bytes,
@@ -24,7 +20,7 @@ std::vector<PieceBytes> block_ranges(std::span<const CopyRun> runs, int64_t elem
     for (int64_t t = 0; t < run.times; t += joined)
       add(run.from + t * run.from_stride, run.from + (t + joined - 1) * run.from_stride + run.count - 1);
   }
-  std::sort(ranges.begin(), ranges.end(), [](const PieceBytes& a, const PieceBytes& b) { return a.begin < b.begin; });
+  std::ranges::sort(ranges, {}, &PieceBytes::begin);
   std::vector<PieceBytes> joined;
   for (const PieceBytes& range : ranges) {
     if (joined.empty() || range.begin > joined.back().end) joined.push_back(range);

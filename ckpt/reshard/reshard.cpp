@@ -87,9 +87,7 @@ bool line_of_tensor(const std::vector<int64_t>& shape, const std::vector<Region>
 }
 
 CopyList copy_line(IntervalLine& line, int64_t count) {
-  std::sort(line.saved.begin(), line.saved.end(), [](const RegionInterval& a, const RegionInterval& b) {
-    return std::tuple(a.begin, -a.end, a.source) < std::tuple(b.begin, -b.end, b.source);
-  });
+  std::ranges::sort(line.saved, {}, [](const RegionInterval& each) { return std::tuple(each.begin, -each.end, each.source); });
   CopyList copies{{}, count};
   for (const RegionInterval& wanted : line.wanted) {
     int64_t done = wanted.begin;  // elements before it are copied, or no saved region has them
@@ -138,7 +136,7 @@ void add_runs(const SavedBox& from, const PlacedBox& to, const Box& part, std::v
   }
   run.count = loops[0].times;
   loops.erase(loops.begin());
-  const auto longest = std::max_element(loops.begin(), loops.end(), [](auto& a, auto& b) { return a.times < b.times; });
+  const auto longest = std::ranges::max_element(loops, {}, &Loop::times);
   if (longest != loops.end()) {
     run.times = longest->times;
     run.from_stride = longest->from_stride;
@@ -185,8 +183,7 @@ void copy_box(const std::vector<SavedBox>& sources, const PlacedBox& wanted, Cop
     if (overlaps(source.box, wanted.box)) shared.push_back({intersection(source.box, wanted.box), &source});
   }
   const size_t dim = sweep_dim(shared, wanted.box.begin.size());
-  std::stable_sort(shared.begin(), shared.end(),
-                   [&](const SharedBox& a, const SharedBox& b) { return a.box.begin[dim] < b.box.begin[dim]; });
+  std::ranges::stable_sort(shared, {}, [&](const SharedBox& part) { return part.box.begin[dim]; });
   std::vector<Box> taken;  // copied boxes that reach the sweep's position along `dim`
   for (const SharedBox& part : shared) {
     std::erase_if(taken, [&](const Box& box) { return box.end[dim] <= part.box.begin[dim]; });
@@ -211,8 +208,8 @@ CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
   for (size_t i = 0; i < saved.size(); ++i) {
     for_each_box_part(saved[i], [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
       const auto [first, last] = span(box, begin, end);
-      const bool is_near = std::any_of(wanted_spans.begin(), wanted_spans.end(),
-                                       [&](const auto& other) { return first <= other.second && other.first <= last; });
+      const bool is_near =
+          std::ranges::any_of(wanted_spans, [&](const auto& other) { return first <= other.second && other.first <= last; });
       if (!is_near) return;
       for (PlacedBox& part : region_boxes({{box}, begin, end - begin}))
         sources.push_back({std::move(part.box), place + part.place, static_cast<int32_t>(i)});
@@ -225,9 +222,7 @@ CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
 
 // Sorts the runs, and joins a run to the one before it if it continues that one.
 CopyList in_order(CopyList copies) {
-  std::sort(copies.runs.begin(), copies.runs.end(), [](const CopyRun& a, const CopyRun& b) {
-    return std::tuple(a.source, a.from, a.to) < std::tuple(b.source, b.from, b.to);
-  });
+  std::ranges::sort(copies.runs, {}, [](const CopyRun& run) { return std::tie(run.source, run.from, run.to); });
   std::vector<CopyRun> joined;
   for (const CopyRun& run : copies.runs) {
     CopyRun* last = joined.empty() ? nullptr : &joined.back();

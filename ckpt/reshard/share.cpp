@@ -21,14 +21,10 @@ struct Item {
   int64_t element_bytes;
 };
 
-struct SmallFirst {
-  bool operator()(const RankSet& a, const RankSet& b) const { return a.size() != b.size() ? a.size() < b.size() : a < b; }
-};
-
 // Returns the held elements as regions, divided wherever a holder's region begins or ends, so that each has one set of holders.
 std::vector<HeldRegion> cut_at_ends(const HeldTensor::BoxHolders& held) {
   std::vector<HeldTensor::Holder> holders = held.holders;
-  std::sort(holders.begin(), holders.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::ranges::sort(holders, {}, &HeldTensor::Holder::first);
   std::vector<int64_t> ends;
   for (const auto& holder : holders) ends.insert(ends.end(), {holder.first, holder.first + holder.count});
   std::sort(ends.begin(), ends.end());
@@ -146,9 +142,7 @@ class ShareAssigner {
   }
 
   std::vector<std::vector<Share>> shares() {
-    for (auto& mine : shares_) {
-      std::stable_sort(mine.begin(), mine.end(), [](const Share& a, const Share& b) { return a.tensor < b.tensor; });
-    }
+    for (auto& mine : shares_) std::ranges::stable_sort(mine, {}, &Share::tensor);
     return std::move(shares_);
   }
 
@@ -166,20 +160,20 @@ class ShareAssigner {
 
 void HeldTensor::add(int32_t rank, const Region& region) {
   if (region.count == 0) return;
-  auto same =
-      std::find_if(by_boxes.begin(), by_boxes.end(), [&](const BoxHolders& other) { return other.boxes == region.boxes; });
+  auto same = std::ranges::find(by_boxes, region.boxes, &BoxHolders::boxes);
   if (same == by_boxes.end()) same = by_boxes.insert(same, {region.boxes, {}});
   same->holders.push_back({rank, region.first, region.count});
 }
 
 std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
-  std::map<RankSet, std::vector<Item>, SmallFirst> items;
+  std::map<std::pair<size_t, RankSet>, std::vector<Item>> items;  // by the number of holders and the holders: small sets first
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (HeldRegion& held : disjoint_regions(tensors[i]))
-      items[held.ranks].push_back({static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
+      items[{held.ranks.size(), held.ranks}].push_back(
+          {static_cast<int32_t>(i), std::move(held.region), tensors[i].element_bytes});
   }
   ShareAssigner assigner(ranks);
-  for (const auto& [holders, theirs] : items) assigner.assign(holders, theirs);
+  for (const auto& [holders, theirs] : items) assigner.assign(holders.second, theirs);
   return assigner.shares();
 }
 

@@ -51,25 +51,22 @@ std::optional<int64_t> count_bytes(const std::vector<int64_t>& shape, ScalarType
 }
 
 // Parses one file's header.
-class HeaderParser {
- public:
-  HeaderParser(const std::string& path, int64_t data_begin, int64_t file_bytes)
-      : path_(path), data_begin_(data_begin), file_bytes_(file_bytes) {}
+struct HeaderParser {
+  const std::string& path;
+  int64_t data_begin, file_bytes;
 
   FileHeader parse(std::string_view text) const {
     FileHeader header;
-    const json root = parse_json(text, path_);
+    const json root = parse_json(text, path);
     for (const auto& [name, value] : root.items()) {
-      if (name == kMetadata) header.metadata = read_texts(value, kMetadata, path_);
+      if (name == kMetadata) header.metadata = read_texts(value, kMetadata, path);
       else header.tensors.push_back(read_tensor(name, value));
     }
-    auto place = [](const Tensor& t) { return std::tie(t.begin, t.end, t.name); };
-    std::sort(header.tensors.begin(), header.tensors.end(), [&](auto& a, auto& b) { return place(a) < place(b); });
+    std::ranges::sort(header.tensors, {}, [](const Tensor& each) { return std::tie(each.begin, each.end, each.name); });
     check_places(header.tensors);
     return header;
   }
 
- private:
   Tensor read_tensor(const std::string& name, const json& entry) const {
     if (!entry.is_object()) bad(name, "is no JSON object");
     for (const auto& [key, value] : entry.items()) {
@@ -78,12 +75,12 @@ class HeaderParser {
     Tensor tensor{name, read_type(name, entry), read_sizes(name, entry, "shape"), 0, 0};
     const auto offsets = read_sizes(name, entry, "data_offsets");
     if (offsets.size() != 2) bad(name, fmt::format("has {} data_offsets instead of begin and end", offsets.size()));
-    const int64_t room = file_bytes_ - data_begin_;
+    const int64_t room = file_bytes - data_begin;
     if (offsets[0] > offsets[1] || offsets[1] > room) {
       bad(name, fmt::format("has bytes {} to {} of the {} bytes after the header", offsets[0], offsets[1], room));
     }
-    tensor.begin = data_begin_ + offsets[0];
-    tensor.end = data_begin_ + offsets[1];
+    tensor.begin = data_begin + offsets[0];
+    tensor.end = data_begin + offsets[1];
     const auto bytes = count_bytes(tensor.shape, tensor.dtype);
     if (!bytes) {
       bad(name, fmt::format("has the shape [{}], whose sizes multiply to more bytes of {} than 64 bits can count",
@@ -113,7 +110,7 @@ class HeaderParser {
     fault(
         "cannot read '{}': its tensor {} has the dtype {}, which is not supported. Supported are {}. Convert the tensor to one "
         "of them where the file was made, for instance with tensor.to(torch.float32) in PyTorch, and save the file again",
-        path_, shown(name), shown(dtype), fmt::join(known, ", "));
+        path, shown(name), shown(dtype), fmt::join(known, ", "));
   }
 
   std::vector<int64_t> read_sizes(const std::string& name, const json& entry, const char* key) const {
@@ -129,22 +126,19 @@ class HeaderParser {
 
   // Checks that tensors, sorted by their data's position, fill the file.
   void check_places(const std::vector<Tensor>& tensors) const {
-    int64_t at = data_begin_;
+    int64_t at = data_begin;
     for (const Tensor& tensor : tensors) {
       if (tensor.begin < at) bad(tensor.name, fmt::format("begins at byte {}, inside the tensor before it", tensor.begin));
       const int64_t unused = tensor.begin - at;
       if (unused > 0) bad(tensor.name, fmt::format("begins at byte {}, after {} bytes of no tensor", tensor.begin, unused));
       at = tensor.end;
     }
-    if (at != file_bytes_) damaged(path_, fmt::format("its tensors end at byte {}, the file has {}", at, file_bytes_));
+    if (at != file_bytes) damaged(path, fmt::format("its tensors end at byte {}, the file has {}", at, file_bytes));
   }
 
   [[noreturn]] void bad(const std::string& name, const std::string& what) const {
-    damaged(path_, fmt::format("tensor {} {}", shown(name), what));
+    damaged(path, fmt::format("tensor {} {}", shown(name), what));
   }
-
-  const std::string& path_;
-  int64_t data_begin_, file_bytes_;
 };
 
 // Returns a value as JSON text. Throws Misuse for text that is not UTF-8.
@@ -192,7 +186,7 @@ FileHeader parse_header(std::span<const std::byte> head, int64_t file_bytes, con
   const int64_t all = header_bytes(head, file_bytes, path);
   if (std::ssize(head) < all) misuse("safetensors: give the first {} bytes of '{}', not {}", all, path, head.size());
   const std::string_view text(reinterpret_cast<const char*>(head.data()) + kPrefix, all - kPrefix);
-  return HeaderParser(path, all, file_bytes).parse(text);
+  return HeaderParser{path, all, file_bytes}.parse(text);
 }
 
 int64_t tensor_bytes(const Tensor& tensor) {

@@ -11,6 +11,7 @@
 #include "zt/base/error.h"
 #include "zt/io/atomic_file.h"
 #include "zt/io/block_io.h"
+#include "zt/io/input_file.h"
 #include "zt/io/io_errors.h"
 #include "zt/io/small_files.h"
 
@@ -20,14 +21,6 @@ namespace {
 
 constexpr std::string_view kFileEnding = ".safetensors", kIndexEnding = ".safetensors.index.json";
 constexpr int64_t kLargestIndex = int64_t{100} << 20;  // bytes
-
-std::vector<std::byte> read_head(io::FileSystem& files, const std::string& path, int64_t bytes) {
-  std::vector<std::byte> head;
-  const io::FileRange range{0, bytes};
-  io::read_ranges(files, path, {&range, 1},
-                  [&](size_t, std::span<const std::byte> data) { head.assign(data.begin(), data.end()); });
-  return head;
-}
 
 // Returns the model's file or index in a folder.
 std::string file_in(io::FileSystem& files, const std::string& folder) {
@@ -153,10 +146,10 @@ ModelFiles::ModelFiles(io::FileSystem& files, const std::string& path) : files_(
 }
 
 void ModelFiles::add_file(const std::string& path) {
-  const int64_t bytes = io::file_bytes(files_, path);
-  const auto prefix = read_head(files_, path, std::min(bytes, kPrefix));
-  const auto head = read_head(files_, path, header_bytes(prefix, bytes, path));
-  for (Tensor& tensor : parse_header(head, bytes, path).tensors) {
+  const io::InputFile file(path, files_);
+  const auto prefix = file.first_bytes(std::min(file.size(), kPrefix));
+  const auto head = file.first_bytes(header_bytes(prefix, file.size(), path));
+  for (Tensor& tensor : parse_header(head, file.size(), path).tensors) {
     const auto [entry, is_new] = paths_.emplace(tensor.name, path);
     if (!is_new) fault("'{}' and '{}' both have a tensor '{}'", entry->second, path, tensor.name);
     tensors_.emplace(tensor.name, std::move(tensor));

@@ -16,31 +16,27 @@ constexpr int kObjects = 2;       // levels of objects
 constexpr int kListed = 64;       // values per list: the most dims that a tensor of ATen has
 
 // A callback of nlohmann::json's parser. Checks what that parser allows: keys that occur twice, deep nesting and long lists.
-class ParseChecker {
- public:
-  explicit ParseChecker(const std::string& path) : path_(path) {}
+struct ParseChecker {
+  const std::string& path;
+  std::set<std::string> keys[kObjects] = {};  // per level: keys of the current object
+  int listed = 0;
 
   bool operator()(int depth, json::parse_event_t event, const json& parsed) {
     using Event = json::parse_event_t;
     if (event == Event::object_start) {
-      if (depth >= kObjects) damaged(path_, "its JSON has objects within objects within objects");
-      keys_[depth].clear();
+      if (depth >= kObjects) damaged(path, "its JSON has objects within objects within objects");
+      keys[depth].clear();
     } else if (event == Event::array_start) {
-      if (depth != kObjects) damaged(path_, "its JSON has a list where none belongs");
-      listed_ = 0;
+      if (depth != kObjects) damaged(path, "its JSON has a list where none belongs");
+      listed = 0;
     } else if (event == Event::key) {
       const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_[depth - 1].insert(key).second) damaged(path_, fmt::format("its JSON has the key {} twice", shown(key)));
-    } else if (event == Event::value && depth > kObjects && ++listed_ > kListed) {
-      damaged(path_, fmt::format("its JSON has a list of more than {} values", kListed));
+      if (!keys[depth - 1].insert(key).second) damaged(path, fmt::format("its JSON has the key {} twice", shown(key)));
+    } else if (event == Event::value && depth > kObjects && ++listed > kListed) {
+      damaged(path, fmt::format("its JSON has a list of more than {} values", kListed));
     }
     return true;
   }
-
- private:
-  const std::string& path_;
-  std::set<std::string> keys_[kObjects];  // per level: keys of the current object
-  int listed_ = 0;
 };
 
 }  // namespace
@@ -57,7 +53,7 @@ std::string shown(std::string_view name) {
 json parse_json(std::string_view text, const std::string& path) {
   if (!text.starts_with('{')) damaged(path, "where its JSON should begin there is no '{'");
   try {
-    return json::parse(text, ParseChecker(path));
+    return json::parse(text, ParseChecker{path});
   } catch (const json::exception& error) {
     damaged(path, "its JSON cannot be read: " + shown(error.what()));
   }

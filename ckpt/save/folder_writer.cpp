@@ -25,10 +25,7 @@ void FolderWriter::abandon() noexcept {
 void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   if (!pending_.empty() && pending_bytes_ + bytes > kShard) flush();
-  SavedTensor& saved = index_.tensors.emplace_back();
-  saved.name = name;
-  saved.dtype = tensor.scalar_type();
-  saved.shape = tensor.sizes().vec();
+  index_.tensors.push_back({.name = name, .dtype = tensor.scalar_type(), .shape = tensor.sizes().vec()});
   pending_.push_back(tensor.cpu().contiguous().view({-1}));
   pending_bytes_ += bytes;
 }
@@ -36,17 +33,17 @@ void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
 void FolderWriter::flush() {
   if (pending_.empty()) return;
   std::vector<ShardDataset> datasets;
-  std::vector<IndexedPiece> pieces;
+  std::vector<Write> writes;
   const size_t first = index_.tensors.size() - pending_.size();
   for (size_t i = 0; i < pending_.size(); ++i) {
     const SavedTensor& tensor = index_.tensors[first + i];
     datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, pending_[i].numel()});
-    pieces.push_back({first + i, whole_region(tensor.shape)});
+    writes.push_back({static_cast<int>(first + i), static_cast<int>(i), 0, whole_region(tensor.shape)});
   }
   ShardImage image(datasets);
   const std::string file = shard_file(static_cast<int64_t>(index_.shards.size()));
   with_disk_advice(
-      [&] { add_shard(index_, file, write_shard(files_, root_ + "/" + partial_ + "/" + file, image, pending_), pieces); });
+      [&] { add_shard(index_, file, write_shard(files_, root_ + "/" + partial_ + "/" + file, image, pending_), writes); });
   pending_.clear();
   pending_bytes_ = 0;
 }

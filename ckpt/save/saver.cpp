@@ -1,17 +1,14 @@
 #include "saver.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
+#include <chrono>
 #include <future>
-#include <thread>
 
 #include "format/check.h"
 #include "format/master.h"
 #include "hdf5/names.h"
 #include "shard_writer.h"
 #include "zt/base/error.h"
-#include "zt/io/block_io.h"
 #include "zt/io/hash.h"
 #include "zt/io/io_errors.h"
 #include "zt/io/small_files.h"
@@ -31,15 +28,10 @@ int64_t on_disk(int64_t bytes) {
 
 // Returns the index of the pieces that the ranks wrote. records: one per rank.
 MasterIndex make_index(const WriteLayout& layout, std::vector<ShardRecord> records, const Value::Table& values) {
-  MasterIndex index;
-  index.values = values;
-  for (const WrittenTensor& tensor : layout.tensors)
-    index.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, tensor.attributes, {}});
+  MasterIndex index{.shards = {}, .tensors = layout.tensors, .values = values};
   for (size_t r = 0; r < layout.by_rank.size(); ++r) {
     if (layout.by_rank[r].empty()) continue;
-    std::vector<IndexedPiece> pieces;
-    for (const Write& write : layout.by_rank[r]) pieces.push_back({static_cast<size_t>(write.tensor), write.region});
-    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), pieces);
+    add_shard(index, shard_file(static_cast<int64_t>(r)), std::move(records[r]), layout.by_rank[r]);
   }
   return index;
 }
@@ -68,20 +60,14 @@ int64_t predict_master_bytes(const WriteLayout& layout, const Value::Table& valu
 struct Saver::Job {
   std::string root;
   int64_t step = 0;
-  std::string partial;  // name of its folder until the commit
   Retention retention;
   Value::Table values;
+  std::string partial;           // name of its folder until the commit
   std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
-  std::exception_ptr error;
-  std::atomic<bool> is_done = false;
-  std::promise<bool> may_run;  // tells the thread to write (true) or to end (false)
-  std::thread thread;
+  std::future<void> result;      // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
+  std::promise<void> may_run;    // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
 
-  ~Job() {
-    if (!thread.joinable()) return;
-    may_run.set_value(false);
-    thread.join();
-  }
+  bool is_done() const { return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 };
 
 Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
@@ -90,15 +76,10 @@ Saver::Saver(std::shared_ptr<io::FileSystem> files, Ranks ranks)
   background_.set_timeout(std::chrono::hours(2));
 }
 
-Saver::~Saver() {
-  if (job_ && job_->thread.joinable()) job_->thread.join();
-}
+Saver::~Saver() = default;
 
 void Saver::wait() {
-  if (!job_) return;
-  if (job_->thread.joinable()) job_->thread.join();
-  const auto job = std::move(job_);
-  if (job->error) std::rethrow_exception(job->error);
+  if (const auto job = std::move(job_)) job->result.get();
 }
 
 // Makes a new layout and image if the structure changed on any rank.
@@ -140,7 +121,7 @@ std::string Saver::open_folder(const std::string& root, int64_t step, int64_t ma
 }
 
 bool Saver::save(const std::string& root, int64_t step, const Objects& objects, const SaveOptions& options) {
-  if (options.when_busy == WhenBusy::skip && ranks_.any(job_ && !job_->is_done)) return false;
+  if (options.when_busy == WhenBusy::skip && ranks_.any(job_ && !job_->is_done())) return false;
   wait();
   Contents contents;
   std::string structure;
@@ -152,25 +133,17 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   update_layout(contents, std::move(structure));
   int64_t master = 0;
   ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
-  auto job = std::make_unique<Job>();
-  job->root = root;
-  job->step = step;
-  job->retention = options.retention;
-  job->values = contents.values;
+  auto job = std::make_unique<Job>(root, step, options.retention, contents.values);
   ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
-  if (options.mode == SaveMode::async) {
-    job_->may_run.set_value(true);
-    return true;
-  }
-  run(*job_);
-  wait();
+  job_->may_run.set_value();
+  if (options.mode == SaveMode::blocking) wait();
   return true;
 }
 
-// Fills job.data, which stay unchanged until the job is done. For an asynchronous save, starts the thread, which waits for
-// may_run.
+// Fills job.data, which stay unchanged until the job is done, and job.result. For an asynchronous save, starts the thread, which
+// waits for may_run.
 void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) const {
   bool is_on_host = true;
   for (const Write& write : layout_.writes) {
@@ -178,19 +151,11 @@ void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) con
     is_on_host = is_on_host && job.data.back().is_cpu();
   }
   if (mode == SaveMode::async || !is_on_host) job.data = copy_into(*image_, job.data);
-  if (mode == SaveMode::blocking) return;
-  job.thread = std::thread([this, &job, may_run = job.may_run.get_future()]() mutable {
-    if (may_run.get()) run(job);
-  });
-}
-
-void Saver::run(Job& job) const {
-  try {
+  const auto policy = mode == SaveMode::async ? std::launch::async : std::launch::deferred;
+  job.result = std::async(policy, [this, &job, may_run = job.may_run.get_future()]() mutable {
+    may_run.get();
     write(job);
-  } catch (...) {
-    job.error = std::current_exception();
-  }
-  job.is_done = true;
+  });
 }
 
 // Writes the shards of all ranks, then the master file, and then commits.

@@ -54,7 +54,6 @@ class Saver {
   void update_layout(const Contents& contents, std::string structure);
   std::string open_folder(const std::string& root, int64_t step, int64_t master) const;
   void take_snapshot(Job& job, const Contents& contents, SaveMode mode) const;
-  void run(Job& job) const;
   void write(const Job& job) const;
   void finish(const Job& job, const std::vector<std::string>& packed) const;
 

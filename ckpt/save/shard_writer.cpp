@@ -104,12 +104,12 @@ std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tenso
   return copies;
 }
 
-void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces) {
+void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<Write>& writes) {
   const auto shard = static_cast<int32_t>(index.shards.size());
   index.shards.push_back({file, record.bytes, record.rest});
-  for (size_t i = 0; i < pieces.size(); ++i)
-    index.tensors[pieces[i].tensor].pieces.push_back(
-        {shard, record.offsets[i], pieces[i].region, std::move(record.checksums[i])});
+  for (size_t i = 0; i < writes.size(); ++i)
+    index.tensors[writes[i].tensor].pieces.push_back(
+        {shard, record.offsets[i], writes[i].region, std::move(record.checksums[i])});
 }
 
 ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data) {

@@ -9,6 +9,7 @@
 
 #include "format/index.h"
 #include "format/shard_image.h"
+#include "write_layout.h"
 #include "zt/io/file_system.h"
 
 namespace zt::ckpt {
@@ -24,13 +25,8 @@ struct ShardRecord {
   static ShardRecord unpacked(const std::string& bytes);
 };
 
-// The part of a tensor that a dataset of a shard holds.
-struct IndexedPiece {
-  size_t tensor;  // index into MasterIndex::tensors
-  Region region;
-};
-// Adds a written shard to the index. pieces: one per dataset.
-void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<IndexedPiece>& pieces);
+// Adds a written shard to the index. writes: one per dataset.
+void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<Write>& writes);
 
 // Copies tensors (flat, one per dataset, on any device) into the image, and returns tensors that refer to the image's memory.
 std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);

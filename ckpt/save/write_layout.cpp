@@ -33,14 +33,6 @@ Region region_of(const json& value) {
   return region;
 }
 
-json json_of(const Contents& contents) {
-  json parts = json::array();
-  for (const TensorPart& part : contents.parts)
-    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
-                     Value(part.attributes).to_json()});
-  return parts;
-}
-
 json json_of(const std::vector<Write>& writes) {
   json list = json::array();
   for (const Write& write : writes) list.push_back({write.tensor, write.part, write.first, json_of(write.region)});
@@ -60,7 +52,7 @@ class Holdings {
   void add(int rank, const json& parts) {
     int part = 0;
     for (const json& entry : parts) {
-      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4])}, rank);
+      const int tensor = number_of({entry[0], entry[1].get<at::ScalarType>(), entry[2], Value::from_json(entry[4]), {}}, rank);
       const Region region = region_of(entry[3]);
       held_[tensor].add(rank, region);
       parts_[{rank, tensor}].emplace_back(part++, region);
@@ -76,16 +68,16 @@ class Holdings {
     return writes;
   }
 
-  std::vector<WrittenTensor> tensors;
+  std::vector<SavedTensor> tensors;
 
  private:
-  int number_of(const WrittenTensor& tensor, int rank) {
+  int number_of(const SavedTensor& tensor, int rank) {
     const auto [entry, is_new] = numbers_.emplace(tensor.name, static_cast<int>(tensors.size()));
     if (is_new) {
       tensors.push_back(tensor);
       held_.emplace_back().element_bytes = static_cast<int64_t>(c10::elementSize(tensor.dtype));
     }
-    const WrittenTensor& known = tensors[entry->second];
+    const SavedTensor& known = tensors[entry->second];
     if (known.dtype != tensor.dtype || known.shape != tensor.shape)
       misuse("'{}' is {} [{}] on rank {} and {} [{}] on another: one name means one tensor, the same on all ranks that have it",
              tensor.name, dtype_name(tensor.dtype), fmt::join(tensor.shape, ", "), rank, dtype_name(known.dtype),
@@ -119,7 +111,11 @@ class Holdings {
 }  // namespace
 
 std::string structure_of(const Contents& contents) {
-  return packed(json_of(contents));
+  json parts = json::array();
+  for (const TensorPart& part : contents.parts)
+    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
+                     Value(part.attributes).to_json()});
+  return packed(parts);
 }
 
 WriteLayout make_write_layout(const Ranks& ranks, const std::string& structure) {

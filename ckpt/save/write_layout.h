@@ -1,35 +1,26 @@
 // The write layout of a checkpoint: which rank writes which pieces. Computed once for all saves of the same structure.
 #pragma once
 
-#include <c10/core/ScalarType.h>
-
 #include <string>
 #include <vector>
 
 #include "folder/together.h"
+#include "format/index.h"
 #include "reshard/contents.h"
 
 namespace zt::ckpt {
 
 // A piece that one rank writes.
 struct Write {
-  int tensor;     // index into WriteLayout::tensors of rank 0
-  int part;       // index into Contents::parts of the writing rank
+  int tensor;     // index into WriteLayout::tensors of rank 0, or into MasterIndex::tensors
+  int part;       // index into Contents::parts of the writing rank, or into the tensors that a FolderWriter writes together
   int64_t first;  // the piece's first element in that part's data
   Region region;
 };
 
-// A whole tensor of the checkpoint.
-struct WrittenTensor {
-  std::string name;
-  at::ScalarType dtype;
-  std::vector<int64_t> shape;
-  Value attributes;
-};
-
 struct WriteLayout {
   std::vector<Write> writes;                // of this rank, in the order of its shard's datasets
-  std::vector<WrittenTensor> tensors;       // on rank 0 only
+  std::vector<SavedTensor> tensors;         // on rank 0 only; without pieces
   std::vector<std::vector<Write>> by_rank;  // on rank 0 only: `writes` of every rank
 };
 

@@ -1,6 +1,6 @@
-#include "zt/io/range.h"
-
 #include <gtest/gtest.h>
+
+#include "zt/io/block_io.h"
 
 namespace zt::io {
 

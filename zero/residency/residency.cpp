@@ -35,38 +35,30 @@ std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& mo
 }
 
 // Decides whether a unit stays whole from one use to the next.
-class ReuseRule {
- public:
-  ReuseRule(const std::vector<Action>& actions, const std::vector<Use>& uses, const ModelInfo& model, const Residency& residency)
-      : actions_(actions), uses_(uses), model_(model), residency_(residency) {}
+struct ReuseRule {
+  const std::vector<Action>& actions;
+  const std::vector<Use>& uses;
+  const ModelInfo& model;
+  const Residency& residency;
 
-  bool stays(int unit, int from, int to) const {
-    return residency_.keep == StaysWhole::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
+  bool operator()(int unit, int from, int to) const {
+    return residency.keep == StaysWhole::max_live || waits_for_backward(unit, from, to) || is_near(unit, from, to);
   }
-
- private:
   bool waits_for_backward(int unit, int from, int to) const {
-    const auto& grads_written = uses_[from].grads_written;
-    return residency_.keep == StaysWhole::forward && actions_[from].micro_batch == actions_[to].micro_batch &&
-           std::find(grads_written.begin(), grads_written.end(), unit) == grads_written.end();
+    return residency.keep == StaysWhole::forward && actions[from].micro_batch == actions[to].micro_batch &&
+           std::ranges::find(uses[from].grads_written, unit) == uses[from].grads_written.end();
   }
-
   // Returns whether at most max_reuse_distance elements of other units are used in between.
   bool is_near(int unit, int from, int to) const {
     std::set<int> others;
     int64_t elements = 0;
-    for (int index = from + 1; index < to && elements <= residency_.max_reuse_distance; ++index) {
-      for (const int other : uses_[index].params_read) {
-        if (other != unit && others.insert(other).second) elements += model_.units[other].numel;
+    for (int index = from + 1; index < to && elements <= residency.max_reuse_distance; ++index) {
+      for (const int other : uses[index].params_read) {
+        if (other != unit && others.insert(other).second) elements += model.units[other].numel;
       }
     }
-    return elements <= residency_.max_reuse_distance;
+    return elements <= residency.max_reuse_distance;
   }
-
-  const std::vector<Action>& actions_;
-  const std::vector<Use>& uses_;
-  const ModelInfo& model_;
-  const Residency& residency_;
 };
 
 // Returns the intervals in which units are whole, sorted by their first action.
@@ -83,48 +75,30 @@ std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, 
   }
   std::vector<int64_t> sizes;
   for (const UnitInfo& unit : model.units) sizes.push_back(unit.numel);
-  const ReuseRule reuse(actions, uses, model, residency);
-  const auto may_stay = [&](int unit, int from, int to) { return reuse.stays(unit, from, to); };
-  return intervals_in_memory(read, sizes, {may_stay, residency.max_live});
+  return intervals_in_memory(read, sizes, {ReuseRule{actions, uses, model, residency}, residency.max_live});
 }
 
-// Finds the actions before which UNSHARDs are inserted. An UNSHARD is placed at the begin of the interval that is `prefetch`
-// intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
-class UnshardPlaces {
- public:
-  UnshardPlaces(size_t actions, const ModelInfo& model, const Residency& residency)
-      : model_(model), residency_(residency), live_(actions, 0) {}
-
-  // The intervals are sorted by `first`, and keep the bound without being lengthened.
-  std::vector<int> find(const std::vector<ResidencyInterval>& intervals) {
-    std::vector<int> places;
-    std::map<int, int> ends;  // by unit: end of its latest interval
-    for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
-      const auto [end, is_first] = ends.try_emplace(intervals[k].item, -1);
-      const int wanted = std::max(intervals[std::max(0, k - residency_.prefetch)].first, end->second + 1);
-      places.push_back(residency_.max_live > 0 ? with_room(intervals[k], wanted) : wanted);
-      end->second = intervals[k].last;
-    }
-    return places;
-  }
-
- private:
-  // Returns the first of the actions from `wanted` to the interval from which on there is room for the unit.
-  int with_room(const ResidencyInterval& interval, int wanted) {
-    const int64_t size = model_.units[interval.item].numel;
+// Returns the actions before which UNSHARDs are inserted, by interval. An UNSHARD is placed at the begin of the interval that is
+// `prefetch` intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
+// The intervals are sorted by `first`, and keep the bound without being lengthened.
+std::vector<int> unshard_places(const std::vector<ResidencyInterval>& intervals, size_t actions, const ModelInfo& model,
+                                const Residency& residency) {
+  std::vector<int64_t> live(actions, 0);  // by action: elements of the intervals placed so far that are whole
+  std::vector<int> places;
+  std::map<int, int> ends;  // by unit: end of its latest interval
+  for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
+    const ResidencyInterval& interval = intervals[k];
+    const auto [end, is_first] = ends.try_emplace(interval.item, -1);
+    const int wanted = std::max(intervals[std::max(0, k - residency.prefetch)].first, end->second + 1);
+    const int64_t size = model.units[interval.item].numel;
+    const auto has_room = [&](int index) { return residency.max_live <= 0 || live[index] + size <= residency.max_live; };
     int place = interval.first;
-    while (place > wanted && live_[place - 1] + size <= residency_.max_live) --place;
-    for (int index = place; index <= interval.last; ++index) live_[index] += size;
-    return place;
+    while (place > wanted && has_room(place - 1)) --place;
+    for (int index = place; index <= interval.last; ++index) live[index] += size;
+    places.push_back(place);
+    end->second = interval.last;
   }
-
-  const ModelInfo& model_;
-  const Residency& residency_;
-  std::vector<int64_t> live_;  // by action: elements of the intervals placed so far that are whole
-};
-
-Action unit_action(KindId kind, int unit) {
-  return {.kind = kind, .target = unit};
+  return places;
 }
 
 }  // namespace
@@ -132,14 +106,15 @@ Action unit_action(KindId kind, int unit) {
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
   const auto uses = uses_of(actions, model, residency.plans);
   const auto intervals = intervals_of(actions, uses, model, residency);
-  const auto places = UnshardPlaces(actions.size(), model, residency).find(intervals);
+  const auto places = unshard_places(intervals, actions.size(), model, residency);
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
-    Action unshard = unit_action(Kinds::get().unshard, intervals[k].item);
-    unshard.set_axes(residency.plans[intervals[k].item].shard_axes);
+    const int unit = intervals[k].item;
+    Action unshard{.kind = Kinds::get().unshard, .target = unit};
+    unshard.set_axes(residency.plans[unit].shard_axes);
     if (residency.waits) unshard.attrs["wait"] = true;
     before[places[k]].push_back(std::move(unshard));
-    after[intervals[k].last].push_back(unit_action(Kinds::get().reshard, intervals[k].item));
+    after[intervals[k].last].push_back({.kind = Kinds::get().reshard, .target = unit});
   }
   std::vector<Action> result;
   for (size_t index = 0; index < actions.size(); ++index) {

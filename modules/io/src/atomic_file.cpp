@@ -53,15 +53,11 @@ void AtomicFile::overwrite(int64_t offset, std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit(Durability durability) {
-  if (durability == Durability::process_crash) return rename_to_path();
-  sync({files_, path_, size_}, *file_);
-  rename_to_path();
-  sync_folder_or_fault(files_, folder_of(path_));
-}
-
-void AtomicFile::rename_to_path() {
+  const bool outlasts_machine = durability == Durability::machine_crash;
+  if (outlasts_machine) sync({files_, path_, size_}, *file_);
   retry_or_fault(files_, "write", path_, [&] { return files_.rename(partial_, path_); });
   file_.reset();
+  if (outlasts_machine) sync_folder_or_fault(files_, folder_of(path_));
 }
 
 void replace_file(FileSystem& files, const std::string& path, std::span<const std::byte> bytes) {

@@ -6,12 +6,6 @@
 
 namespace zt::io {
 
-namespace {
-
-constexpr int64_t kLargestWhole = int64_t{1} << 30;  // bytes
-
-}  // namespace
-
 InputFile::InputFile(std::string path, FileSystem& files)
     : files_(files),
       path_(std::move(path)),
@@ -23,7 +17,14 @@ void InputFile::read(int64_t offset, std::span<std::byte> out) const {
   transfer({files_, path_, size_}, *file_, {IoDirection::read, offset, out.data(), static_cast<int64_t>(out.size()), 0});
 }
 
+std::vector<std::byte> InputFile::first_bytes(int64_t count) const {
+  std::vector<std::byte> bytes(static_cast<size_t>(count));
+  read(0, bytes);
+  return bytes;
+}
+
 std::string read_file(const std::string& path) {
+  constexpr int64_t kLargestWhole = int64_t{1} << 30;  // bytes
   const InputFile file(path);
   if (file.size() > kLargestWhole) {
     fault("cannot read '{}': it has {} bytes, where at most {} are expected. Is it the right file?", path, file.size(),

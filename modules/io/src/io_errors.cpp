@@ -1,6 +1,7 @@
 #include "zt/io/io_errors.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <thread>
@@ -59,6 +60,11 @@ void io_fault(FileSystem& files, std::string_view action, const std::string& pat
   const std::string start = fmt::format("cannot {} '{}': {}: ", action, path, std::strerror(number));
   if (number == ENOSPC || number == EDQUOT) throw DiskFull(start + full_disk(files, path, needed));
   throw Fault(start + advice(action, number));
+}
+
+const char* phrase_for(EntryKind kind) {
+  constexpr std::array kPhrases{"missing", "a file", "a folder", "a FIFO", "a socket", "a device", "neither a file nor a folder"};
+  return kPhrases.at(static_cast<size_t>(kind));
 }
 
 std::string folder_of(const std::string& path) {

@@ -71,15 +71,8 @@ class PosixFile : public File {
 };
 
 int flags_of(Access access) {
-  switch (access) {
-    case Access::read:
-      return O_RDONLY;
-    case Access::create:
-      return O_WRONLY | O_CREAT | O_EXCL;
-    case Access::replace:
-      return O_WRONLY | O_CREAT;  // lock_and_empty follows
-  }
-  return O_RDONLY;
+  if (access == Access::read) return O_RDONLY;
+  return O_WRONLY | O_CREAT | (access == Access::create ? O_EXCL : 0);  // for Access::replace, lock_and_empty follows
 }
 
 Descriptor open_descriptor(const std::string& path, int flags) {
@@ -87,21 +80,11 @@ Descriptor open_descriptor(const std::string& path, int flags) {
 }
 
 EntryKind kind_from(const struct stat& status) {
-  switch (status.st_mode & S_IFMT) {
-    case S_IFREG:
-      return EntryKind::file;
-    case S_IFDIR:
-      return EntryKind::folder;
-    case S_IFIFO:
-      return EntryKind::fifo;
-    case S_IFSOCK:
-      return EntryKind::socket;
-    case S_IFCHR:
-    case S_IFBLK:
-      return EntryKind::device;
-    default:
-      return EntryKind::other;
-  }
+  if (S_ISREG(status.st_mode)) return EntryKind::file;
+  if (S_ISDIR(status.st_mode)) return EntryKind::folder;
+  if (S_ISFIFO(status.st_mode)) return EntryKind::fifo;
+  if (S_ISSOCK(status.st_mode)) return EntryKind::socket;
+  return S_ISCHR(status.st_mode) || S_ISBLK(status.st_mode) ? EntryKind::device : EntryKind::other;
 }
 
 // Returns the kind of an entry whose stat has just failed, by errno.
@@ -115,28 +98,15 @@ Opened refused(const std::string& path, int error) {
   return {nullptr, -error, stat(path.c_str(), &status) == 0 ? kind_from(status) : EntryKind::file};
 }
 
-// Opens a regular file. Never blocks, even if the path names a FIFO. On failure sets `error` and returns a closed descriptor.
-Descriptor open_regular(const std::string& path, Access access, Opened& error) {
-  Descriptor descriptor = open_descriptor(path, flags_of(access) | O_NONBLOCK);
-  if (!descriptor.is_open()) {
-    error = refused(path, errno);
-    return Descriptor(-1);
-  }
+// Makes the reads and writes of a file that was opened with O_NONBLOCK wait. Returns the error, also if it is no regular file.
+Opened make_regular(const Descriptor& descriptor) {
   struct stat status {};
-  if (fstat(descriptor.get(), &status) != 0) {
-    error = {nullptr, -errno};
-    return Descriptor(-1);
-  }
-  if (const EntryKind kind = kind_from(status); kind != EntryKind::file) {
-    error = {nullptr, kind == EntryKind::folder ? -EISDIR : -EINVAL, kind};
-    return Descriptor(-1);
-  }
+  if (fstat(descriptor.get(), &status) != 0) return {nullptr, -errno};
+  const EntryKind kind = kind_from(status);
+  if (kind != EntryKind::file) return {nullptr, kind == EntryKind::folder ? -EISDIR : -EINVAL, kind};
   const int flags = fcntl(descriptor.get(), F_GETFL, 0);
-  if (flags < 0 || fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) != 0) {
-    error = {nullptr, -errno};
-    return Descriptor(-1);
-  }
-  return descriptor;
+  const bool is_done = flags >= 0 && fcntl(descriptor.get(), F_SETFL, flags & ~O_NONBLOCK) == 0;
+  return {nullptr, is_done ? 0 : -errno};
 }
 
 // Locks an open file for writing and empties it. Returns 0 or -errno. Returns -EBUSY if another writer holds the lock, or has
@@ -170,25 +140,27 @@ bool turn_direct(const Descriptor& descriptor) {
 }  // namespace
 
 Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
-  Opened failed;
-  Descriptor descriptor = open_regular(path, options.access, failed);
-  if (!descriptor.is_open()) return failed;
+  Descriptor descriptor = open_descriptor(path, flags_of(options.access) | O_NONBLOCK);  // never blocks, not even at a FIFO
+  if (!descriptor.is_open()) return refused(path, errno);
+  if (Opened failed = make_regular(descriptor); failed.error != 0) return failed;
   if (options.access == Access::replace) {
     if (const int error = lock_and_empty(descriptor, path); error != 0) return {nullptr, error};
   }
   int64_t alignment = 1;
   if (options.caching == Caching::direct) {
-    if (turn_direct(descriptor)) {
-      alignment = kDirectAlignment;
-    } else {
-      log_without_direct(path);
-    }
+    if (turn_direct(descriptor)) alignment = kDirectAlignment;
+    else
+      log_once(
+          without_direct_,
+          fmt::format("the file system of '{}' has no direct I/O: its files are read and written through the page cache", path));
   }
   std::unique_ptr<PosixQueue> queue;
   if (options.depth > 1) {
     int refused = 0;
     queue = make_uring_queue(descriptor.get(), options.depth, refused);
-    if (!queue) log_without_uring(refused);
+    if (!queue)
+      log_once(without_uring_, fmt::format("io_uring is refused here ({}): files are read and written by one operation at a time",
+                                           std::strerror(-refused)));
   }
   if (!queue) queue = make_plain_queue(descriptor.get());
   return {std::make_unique<PosixFile>(std::move(descriptor), alignment, std::move(queue)), 0};
@@ -237,20 +209,8 @@ int64_t PosixFs::free_bytes(const std::string& folder) {
   return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
 }
 
-void PosixFs::log_without_direct(const std::string& path) {
-  std::call_once(without_direct_, [&] {
-    log(LogLevel::info, world_,
-        fmt::format("io: the file system of '{}' has no direct I/O: its files are read and written through the page cache",
-                    path));
-  });
-}
-
-void PosixFs::log_without_uring(int error) {
-  std::call_once(without_uring_, [&] {
-    log(LogLevel::info, world_,
-        fmt::format("io: io_uring is refused here ({}): files are read and written by one operation at a time",
-                    std::strerror(-error)));
-  });
+void PosixFs::log_once(std::once_flag& flag, const std::string& text) {
+  std::call_once(flag, [&] { log(LogLevel::info, world_, "io: " + text); });
 }
 
 FileSystem& posix_files() {

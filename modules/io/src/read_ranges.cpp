@@ -128,6 +128,19 @@ void check_ranges(std::span<const FileRange> ranges, const std::string& path, in
 
 }  // namespace
 
+std::vector<FileRange> gaps_between(std::vector<FileRange> taken, int64_t bytes) {
+  std::ranges::sort(taken, {}, &FileRange::offset);
+  std::vector<FileRange> gaps;
+  int64_t end = 0;
+  for (const FileRange& range : taken) {
+    if (range.bytes == 0) continue;
+    if (range.offset > end) gaps.push_back({end, range.offset - end});
+    end = range.offset + range.bytes;
+  }
+  if (bytes > end) gaps.push_back({end, bytes - end});
+  return gaps;
+}
+
 void read_ranges(FileSystem& files, const std::string& path, std::span<const FileRange> ranges, const Sink& sink) {
   const auto file = open_file(files, path, {Access::read, Caching::direct, kDepth});
   const int64_t bytes = retry_or_fault(files, "find the size of", path, [&] { return file->size(); });

@@ -50,15 +50,12 @@ int TransferQueue::finish_one() {
 bool TransferQueue::advance(Lane& lane, int64_t result) {
   if (result >= lane.needed) return true;
   const int64_t moved = result < 0 ? 0 : result / file_.alignment() * file_.alignment();
-  if (moved == 0) {
-    count_retry(lane, result);
-    return false;
-  }
+  if (moved == 0) count_retry(lane, result);
+  else lane.retries = 0;
   lane.operation.offset += moved;
   lane.operation.memory += moved;
   lane.operation.bytes -= moved;
   lane.needed -= moved;
-  lane.retries = 0;
   return false;
 }
 

@@ -47,8 +47,6 @@ class AtomicFile {
   void commit(Durability durability = Durability::machine_crash);
 
  private:
-  void rename_to_path();
-
   FileSystem& files_;
   const std::string path_, partial_;
   std::unique_ptr<File> file_;  // null after the rename

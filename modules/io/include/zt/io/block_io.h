@@ -9,11 +9,21 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "zt/io/file_system.h"
-#include "zt/io/range.h"
 
 namespace zt::io {
+
+// The bytes [offset, offset + bytes).
+struct FileRange {
+  int64_t offset = 0;
+  int64_t bytes = 0;
+};
+
+// Returns the non-empty parts of [0, bytes) that no range in `taken` covers, in ascending order.
+// Requires that the ranges in `taken` lie within [0, bytes) and do not overlap.
+std::vector<FileRange> gaps_between(std::vector<FileRange> taken, int64_t bytes);
 
 inline constexpr int64_t kBlock = int64_t{4} << 20;  // bytes of one operation
 inline constexpr int kDepth = 8;                     // operations under way at once

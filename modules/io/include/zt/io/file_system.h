@@ -75,9 +75,6 @@ struct OpenOptions {
 
 enum class EntryKind : uint8_t { missing, file, folder, fifo, socket, device, other };
 
-// Returns the kind with its article, for messages: "a FIFO".
-const char* phrase_for(EntryKind kind);
-
 struct Opened {
   std::unique_ptr<File> file;        // null after an error
   int error = 0;                     // 0 or -errno

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "zt/io/posix_fs.h"
 
@@ -27,6 +28,8 @@ class InputFile {
   // Fills `out` with the bytes [offset, offset + out.size()) of the file.
   // Throws: Fault, also if the file was truncated after it was opened and ends before these bytes.
   void read(int64_t offset, std::span<std::byte> out) const;
+  // Returns the bytes [0, count) of the file. Throws: Fault, as read() does.
+  std::vector<std::byte> first_bytes(int64_t count) const;
 
  private:
   FileSystem& files_;

@@ -27,6 +27,9 @@ class DiskFull : public Fault {
 [[noreturn]] void io_fault(FileSystem& files, std::string_view action, const std::string& path, int64_t error,
                            int64_t needed = 0);
 
+// Returns the kind with its article, for messages: "a FIFO".
+const char* phrase_for(EntryKind kind);
+
 // Returns the folder that holds `path`; "." for a name without a folder.
 std::string folder_of(const std::string& path);
 

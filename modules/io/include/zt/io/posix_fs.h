@@ -27,8 +27,7 @@ class PosixFs : public FileSystem {
   int64_t free_bytes(const std::string& folder) override;
 
  private:
-  void log_without_direct(const std::string& path);
-  void log_without_uring(int error);
+  void log_once(std::once_flag& flag, const std::string& text);
 
   const World world_;
   std::once_flag without_direct_, without_uring_;

@@ -21,9 +21,6 @@ int64_t file_bytes(FileSystem& files, const std::string& path);
 // Returns the whole file. Throws: Fault, also if the file has more than `limit` bytes.
 std::vector<std::byte> read_small(FileSystem& files, const std::string& path, int64_t limit);
 
-// Returns the first `bytes` bytes of a file. Throws: Fault, also if the file has fewer bytes.
-std::vector<std::byte> read_start(FileSystem& files, const std::string& path, int64_t bytes);
-
 // Creates the file with the content `bytes` and syncs it. Its name survives a crash of the machine only after a sync_folder of
 // its folder. Throws: Fault, also if the name exists. After any other error the part that was written stays on the disk.
 void write_small(FileSystem& files, const std::string& path, std::span<const std::byte> bytes);

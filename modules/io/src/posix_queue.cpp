@@ -1,19 +1,45 @@
+#include "posix_queue.h"
+
 #include <liburing.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <thread>
-
-#include "posix_queue.h"
 
 namespace zt::io {
 
 namespace {
 
 constexpr int64_t kLargest = int64_t{1} << 30;  // most bytes that one operation moves; a larger one returns a short count
+
+// Performs each operation within submit(), by pread or pwrite.
+class PlainQueue : public PosixQueue {
+ public:
+  explicit PlainQueue(int descriptor) : descriptor_(descriptor) {}
+
+  void submit(const FileOperation& operation) override {
+    const auto bytes = static_cast<size_t>(operation.bytes);
+    const ssize_t moved = operation.direction == IoDirection::read
+                              ? pread(descriptor_, operation.memory, bytes, operation.offset)
+                              : pwrite(descriptor_, operation.memory, bytes, operation.offset);
+    done_.push_back({operation.tag, moved < 0 ? -errno : moved});
+  }
+
+  Completion wait() override {
+    const Completion first = done_.front();
+    done_.pop_front();
+    return first;
+  }
+
+ private:
+  const int descriptor_;
+  std::deque<Completion> done_;
+};
 
 // Passes operations to the kernel through io_uring.
 class UringQueue : public PosixQueue {
@@ -69,6 +95,10 @@ class UringQueue : public PosixQueue {
 };
 
 }  // namespace
+
+std::unique_ptr<PosixQueue> make_plain_queue(int descriptor) {
+  return std::make_unique<PlainQueue>(descriptor);
+}
 
 std::unique_ptr<PosixQueue> make_uring_queue(int descriptor, int depth, int& refused) {
   auto queue = std::make_unique<UringQueue>(descriptor, depth);
