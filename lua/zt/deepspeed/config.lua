@@ -101,7 +101,7 @@ end
 --   zero = {stage, reduce_every = "step" | "micro_batch", bucket_bytes?, gather_bucket_bytes?, grad_dtype?, reduce_dtype?,
 --           overlap?, sub_group_size?, replicate?,  replicate: copies of the shards; ranks / replicate ranks share one copy
 --           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; in elements
---   optimizer? = {name, options}                   for zt.optim[name](options); names adamw, adam, lion, sgd
+--   optimizer? = {name, options}                   for zt.optim[name](options); the names are those of zt.optim
 --   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after that many updates
 --   clip?                                          largest gradient norm; absent: no clipping
 --   communication_data_type? = "fp32" | "bf16" | "fp16"

@@ -115,8 +115,8 @@ function TestAlike:test_values_that_are_set_later()
       trainer.set_parameter, trainer, "head.weight", old + rank)
     lu.assertErrorMsgContains("'head.weight' is [11, 8], the values are float32[3]", trainer.set_parameter, trainer,
       "head.weight", rank == 0 and old or zt.zeros{3})
-    lu.assertErrorMsgContains("by the values of rank 0, and rank 1 'head.weight' of trainer", trainer.set_parameter, trainer,
-      "head.weight", old, rank)
+    lu.assertErrorMsgContains("by the values of rank 0, and rank 1 parameter 'head.weight' of trainer", trainer.set_parameter,
+      trainer, "head.weight", old, rank)
     lu.assertErrorMsgContains("there is no rank 7 to take values from", trainer.set_parameter, trainer, "head.weight", old, 7)
     lu.assertTrue(trainer:parameter "head.weight":equal(old))
     trainer:set_parameter("head.weight", old + 1)

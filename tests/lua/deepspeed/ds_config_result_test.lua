@@ -107,6 +107,12 @@ function TestResult:test_optimizers_with_deepspeeds_defaults()
   lu.assertEquals(optimizer("adamw", "torch_adam: true").options.weight_decay, 0.01)
   lu.assertEquals(optimizer("adamw", "torch_adam: true, weight_decay: 0.2").options.weight_decay, 0.2)
   lu.assertEquals(optimizer("Lion", "lr: 1e-4").options, {lr = 1e-4, betas = {0.9, 0.999}, weight_decay = 0, decay_all = true})
+  lu.assertEquals(optimizer("Muon", "lr: 0.1, adam_lr: 0.3").options, {
+    lr = 0.1, momentum = 0.95, weight_decay = 0, decay_all = true, adamw = {lr = 0.3, betas = {0.9, 0.95}, eps = 1e-10},
+  })
+  lu.assertEquals(optimizer("Muon", "muon_lr: 0.2").options.lr, 0.2)
+  lu.assertEquals(optimizer("Lamb", "max_coeff: 2").options.max_coeff, 2)
+  lu.assertEquals(optimizer("Adagrad").options.lr, 0.01)
   lu.assertEquals(optimizer("SGD", "momentum: 0.9, nesterov: true"), {
     name = "sgd",
     options = {lr = 1e-3, momentum = 0.9, dampening = 0, nesterov = true, weight_decay = 0, decay_all = true},
@@ -116,7 +122,7 @@ end
 
 function TestResult:test_zt_optim_takes_the_optimizers()
   local optim = require "zt.optim"
-  for _, name in ipairs {"Adam", "AdamW", "Lion", "SGD"} do
+  for _, name in ipairs {"Adafactor", "Adagrad", "Adam", "AdamW", "Lamb", "Lion", "Muon", "SGD"} do
     local config = read(('optimizer: {type: "%s", params: {lr: 0.5}}'):format(name)).optimizer
     lu.assertEquals(optim[config.name](config.options).lr, 0.5)
   end

@@ -174,7 +174,7 @@ function TestFates:test_not_built_yet()
       "zero_optimization.offload_optimizer.device = 'cpu' is not built yet: optimizer states in host memory or on NVMe",
     ["aio: {block_size: 4096}"] = "aio.block_size = 4096 is not built yet",
     ["checkpoint: {writer: {}}"] = "checkpoint.writer is not built yet",
-    ['optimizer: {type: "lamb"}'] = "optimizer.type = 'lamb' is not built yet: give Adam, AdamW, Lion or SGD",
+    ['optimizer: {type: "OneBitAdam"}'] = "optimizer.type = 'OneBitAdam' is not built yet: give Adafactor, Adagrad, Adam",
     ['scheduler: {type: "StepLR", params: null}'] = "scheduler.type = 'StepLR' is not built yet: give one of DeepSpeed's own",
     ['scheduler: {type: "OneCycle", params: {cycle_min_lr: 0, cycle_max_lr: 1}}'] =
       "cycle_momentum is true when absent, and changing momentum is not built yet: give \"cycle_momentum\": false",
@@ -222,10 +222,10 @@ end
 
 function TestMistakes:test_all_are_listed()
   local message = message_of{
-    train_batch_sise = 8, steps_per_print = "ten", optimizer = {type = "Lamb", params = {max_coeff = 1}},
+    train_batch_sise = 8, steps_per_print = "ten", optimizer = {type = "OneBitLamb", params = {max_coeff = 1}},
     zero_optimization = {stage = 7, bucket = 1},
   }
-  for _, part in ipairs {"5 mistakes", "unknown key 'train_batch_sise'", "steps_per_print must be", "optimizer.type = 'Lamb'",
+  for _, part in ipairs {"5 mistakes", "unknown key 'train_batch_sise'", "steps_per_print must be", "optimizer.type = 'OneBitLamb'",
                          "zero_optimization.stage must", "zero_optimization: unknown key 'bucket'"} do
     lu.assertStrContains(message, part)
   end

@@ -151,7 +151,7 @@ local function refused(message, change, states)
 end
 
 function TestLuaOptimizer:test_mistakes_of_a_step()
-  local where = "programs/lua_optimizer_test.lua:"
+  local where = "optimizers/lua_optimizer_test.lua:"
   refused(where, function() error "no" end)
   refused("it returned a number: it returns nothing", function() return 1 end)
   refused("it gave p, which is float32[", function(_, p) p:resize_{1} end)

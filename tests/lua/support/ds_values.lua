@@ -24,7 +24,11 @@ local function nested(path, value)
 end
 
 -- Adds the other keys that the key of `entry` requires.
-local OF_OPTIMIZER = {momentum = "SGD", dampening = "SGD", nesterov = "SGD", foreach = "SGD", fused = "SGD"}
+local OF_OPTIMIZER = {
+  momentum = "SGD", dampening = "SGD", nesterov = "SGD", foreach = "SGD", fused = "SGD", max_coeff = "Lamb", min_coeff = "Lamb",
+  eps_inside_sqrt = "Lamb", lr_decay = "Adagrad", initial_accumulator_value = "Adagrad", beta2_decay = "Adafactor",
+  d = "Adafactor", muon_lr = "Muon", adam_lr = "Muon", ns_method = "Muon",
+}
 local function complete(entry, config)
   config.train_micro_batch_size_per_gpu = config.train_micro_batch_size_per_gpu or 2
   local name = entry.key
@@ -58,7 +62,7 @@ end
 function ds_values.candidates(entry)
   local row, out = entry.row, {}
   local by_type = {
-    boolean = {true, false}, integer = {1, 2, 4, 8, 16}, number = {0.25, 0.5, 2}, list = {{0.75, 0.875}, {"x"}},
+    boolean = {true, false}, integer = {1, 2, 4, 8, 16}, number = {0.25, 0.5, 2, -0.5}, list = {{0.75, 0.875}, {"x"}},
     table = {{x = 1}},
     any = {true, {x = 1}}, string = {"x", "fp32", "bf16", "SGD", "Lion", "WarmupLR", "LRRangeTest"},
   }

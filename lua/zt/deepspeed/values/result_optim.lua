@@ -8,10 +8,18 @@ local schedules = require "zt.deepspeed.values.schedules"
 
 local result_optim = {}
 
--- DeepSpeed's optimizers that modules/optim has: the name in zt.optim, DeepSpeed's defaults, and the names of other parameters
--- that are accepted.
+-- DeepSpeed's optimizers that modules/optim has: the name in zt.optim, DeepSpeed's defaults, the names of other parameters that
+-- are accepted, and a function that makes the options from DeepSpeed's where these have other names.
 local ADAM_ONLY = "bias_correction adam_w_mode torch_adam fp32_optimizer_states set_grad_none amsgrad foreach fused capturable "
   .. "differentiable maximize max_grad_norm"
+-- DeepSpeed gives embeddings, heads and what is no matrix to AdamW, with rates of its own.
+local function muon_options(given)
+  return {
+    lr = given.muon_lr or given.lr or 0.02, momentum = given.momentum, weight_decay = given.weight_decay,
+    adamw = {lr = given.adam_lr or given.lr or 3e-4, betas = given.betas, eps = given.eps},
+  }
+end
+
 local OPTIMIZERS = {
   adam = {name = "adamw", defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0}, others = ADAM_ONLY},
   adamw = {name = "adamw", defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, weight_decay = 0}, others = ADAM_ONLY},
@@ -19,12 +27,22 @@ local OPTIMIZERS = {
           others = "set_grad_none fp32_optimizer_states max_grad_norm"},
   sgd = {name = "sgd", defaults = {lr = 1e-3, momentum = 0, dampening = 0, nesterov = false, weight_decay = 0},
          others = "maximize foreach differentiable fused max_grad_norm"},
+  adagrad = {name = "adagrad", defaults = {lr = 1e-2, lr_decay = 0, initial_accumulator_value = 0, eps = 1e-10, weight_decay = 0},
+             others = "maximize foreach differentiable fused max_grad_norm"},
+  adafactor = {name = "adafactor", defaults = {lr = 1e-2, beta2_decay = -0.8, d = 1, weight_decay = 0},
+               others = "maximize foreach max_grad_norm"},
+  lamb = {name = "lamb",
+          defaults = {lr = 1e-3, betas = {0.9, 0.999}, eps = 1e-8, min_coeff = 0.01, max_coeff = 10, weight_decay = 0},
+          others = "bias_correction eps_inside_sqrt amsgrad max_grad_norm"},
+  muon = {name = "muon", defaults = {momentum = 0.95, weight_decay = 0, betas = {0.9, 0.95}, eps = 1e-10},
+          others = "lr muon_lr adam_lr ns_method max_grad_norm", options = muon_options},
 }
+local NAMES = {"Adafactor", "Adagrad", "Adam", "AdamW", "Lamb", "Lion", "Muon", "SGD"}
 
 -- DeepSpeed's other optimizers and schedules, and those of PyTorch that DeepSpeed accepts by name.
 local OTHER_OPTIMIZERS = {
-  "Adagrad", "Lamb", "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "Muon", "MuAdam", "MuAdamW", "MuSGD", "RMSprop", "Adadelta",
-  "Adamax", "NAdam", "RAdam", "ASGD", "Rprop", "LBFGS", "SparseAdam", "Adafactor",
+  "OneBitAdam", "OneBitLamb", "ZeroOneAdam", "MuAdam", "MuAdamW", "MuSGD", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam",
+  "ASGD", "Rprop", "LBFGS", "SparseAdam",
 }
 local OTHER_SCHEDULES = {
   "LambdaLR", "MultiplicativeLR", "StepLR", "MultiStepLR", "ConstantLR", "LinearLR", "ExponentialLR", "CosineAnnealingLR",
@@ -82,8 +100,8 @@ end
 
 local function check_optimizer(name)
   if OPTIMIZERS[name:lower()] then return end
-  refuse_type("optimizer.type", name, {"Adam", "AdamW", "Lion", "SGD"}, OTHER_OPTIMIZERS,
-              "give Adam, AdamW, Lion or SGD, or write the rule in modules/optim")
+  refuse_type("optimizer.type", name, NAMES, OTHER_OPTIMIZERS,
+              ("give %s, or write it with zt.optimizer"):format(table.concat(NAMES, ", ")))
 end
 
 local function check_schedule(name)
@@ -112,6 +130,7 @@ function result_optim.optimizer(given, config, mistakes)
   local params = block_of(block, "params") or {}
   check_params("optimizer", name, params, kind.defaults, kind.others, mistakes)
   local options = merged(kind.defaults, given, "optimizer", params)
+  if kind.options then options = kind.options(options) end
   options.decay_all, options.adam_w_mode = true, nil
   if name:lower() == "adamw" and params.torch_adam and params.weight_decay == nil then options.weight_decay = 0.01 end
   return {name = name:lower() == "adam" and params.adam_w_mode == false and "adam" or kind.name, options = options}

@@ -1,5 +1,6 @@
 #include "zt/train/tensors.h"
 
+#include "by_hand.h"
 #include "options_check.h"
 #include "store/whole_tensors.h"
 #include "zt/base/error.h"
