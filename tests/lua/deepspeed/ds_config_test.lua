@@ -225,8 +225,9 @@ function TestMistakes:test_all_are_listed()
     train_batch_sise = 8, steps_per_print = "ten", optimizer = {type = "OneBitLamb", params = {max_coeff = 1}},
     zero_optimization = {stage = 7, bucket = 1},
   }
-  for _, part in ipairs {"5 mistakes", "unknown key 'train_batch_sise'", "steps_per_print must be", "optimizer.type = 'OneBitLamb'",
-                         "zero_optimization.stage must", "zero_optimization: unknown key 'bucket'"} do
+  for _, part in ipairs {"5 mistakes", "unknown key 'train_batch_sise'", "steps_per_print must be",
+                         "optimizer.type = 'OneBitLamb'", "zero_optimization.stage must",
+                         "zero_optimization: unknown key 'bucket'"} do
     lu.assertStrContains(message, part)
   end
 end

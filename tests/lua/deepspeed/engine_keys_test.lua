@@ -38,7 +38,9 @@ end
 local function try(entry, value)
   local level
   local stubs = {{zt.log, "set_level", function(name) level = name end}, {zt.world, "size", 4}}
-  for _, name in ipairs {"adafactor", "adagrad", "adam", "adamw", "lamb", "lion", "muon", "sgd"} do stubs[#stubs + 1] = {optim, name, recorder(name)} end
+  for _, name in ipairs {"adafactor", "adagrad", "adam", "adamw", "lamb", "lion", "muon", "sgd"} do
+    stubs[#stubs + 1] = {optim, name, recorder(name)}
+  end
   local undo = stand_ins.replace(stubs)
   local is_done, engine, given = pcall(stand_ins.build, values.configuration(entry, value), {auto = {optimizer = {lr = 1}}})
   undo()

@@ -33,6 +33,31 @@ Value::List assumptions_of(const RankProgram& program, const Plan& plan) {
   return {sentences.begin(), sentences.end()};
 }
 
+// Of ranks that own whole tensors, returns the one whose optimizer state is largest, among those with which `coord` shares the
+// tensors; that of `coord` if no rank owns any.
+int heaviest_owner(const Plan& plan, const RankUnits& held, const Coord& coord) {
+  std::map<std::vector<std::string>, std::map<int, int64_t>> bytes;  // by Unit::owner_axes and the index along them
+  const at::ScalarType master = plan.main().precision.master();
+  for (const Unit& unit : held.units) {
+    for (size_t place = 0; place < unit.owners.size(); ++place) {
+      const int param = plan.model().units[unit.index].params[place];
+      if (unit.owners[place] < 0) continue;
+      const UpdatedPart part{param, true, plan.states_of(plan.model().params[param])};
+      bytes[unit.owner_axes][unit.owners[place]] += part.state_bytes(master);
+    }
+  }
+  int rank = coord.rank;
+  int64_t most = 0;
+  for (const auto& [axes, of_owners] : bytes) {
+    for (const auto& [owner, count] : of_owners) {
+      if (count <= most) continue;
+      most = count;
+      rank = coord.shape.group(coord.rank, axes)[owner];
+    }
+  }
+  return rank;
+}
+
 }  // namespace
 
 std::string ranges_text(const std::vector<int>& numbers) {
@@ -64,9 +89,15 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
   const RehearsalInputs inputs = plan.inputs(plan.cut(batch));
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(plan.programs_of_ranks())) {
-    const Coord coord{shape, ranks.front()};
+    Coord coord{shape, ranks.front()};
     const RankProgram& program = *plan.programs_of_ranks()[ranks.front()];
-    const RankUnits held = plan.describe_rank(coord);
+    RankUnits held = plan.describe_rank(coord);
+    Value::List assumptions = assumptions_of(program, plan);
+    if (const int heaviest = heaviest_owner(plan, held, coord); heaviest != coord.rank) {
+      coord = {shape, heaviest};
+      held = plan.describe_rank(coord);
+      assumptions.emplace_back(fmt::format("optimizer state: that of rank {}, which owns the tensors with most of it", heaviest));
+    }
     const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
     const Rehearsal rehearsed = rehearse(inputs, program, held);
@@ -80,7 +111,7 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
                                  {"memory", Value::Table(memory.begin(), memory.end())},
                                  {"actions", Value::Table(rank.actions.begin(), rank.actions.end())},
                                  {"sent", Value::Table(sent.begin(), sent.end())},
-                                 {"assumptions", assumptions_of(program, plan)}});
+                                 {"assumptions", std::move(assumptions)}});
   }
   return kinds;
 }
