@@ -6,7 +6,7 @@ local core = require "zt.core"
 local picture = require "zt.run.picture"
 local text = require "zt.text"
 
-local MEMORY = {"parameters", "master", "gradients", "optimizer", "buckets", "activations", "total"}
+local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buckets", "activations", "total"}
 
 -- Joins show(name, count) of every entry, in the order of the names.
 local function sorted(counts, show)
