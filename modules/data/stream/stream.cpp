@@ -3,6 +3,7 @@
 #include <ATen/ops/arange.h>
 
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "permutation.h"

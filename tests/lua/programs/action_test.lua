@@ -1,7 +1,7 @@
 -- Tests actions and passes written in Lua: no mistake of a script in them is silently ignored.
 local lu = require "luaunit"
 local zt = require "zt"
-local nn, optim = require "zt.nn", require "zt.optim"
+local comm, nn, optim = require "zt.comm", require "zt.nn", require "zt.optim"
 
 local VOCAB, SEQ, SAMPLES = 11, 4, 4
 
@@ -168,6 +168,26 @@ function TestPass:test_only_actions_may_change()
   lu.assertErrorMsgContains("the pass change sets program.mode", apply, function(p) p.mode = "eval" end)
   lu.assertErrorMsgContains("the pass change sets program.units", apply, function(p) p.units = {} end)
   lu.assertStrContains(apply(function(p) return {actions = p.actions} end), "micro_batches=2")
+end
+
+-- A pass that says along which axes it differs is called once for each place along them, and sees no other coordinate.
+function TestPass:test_differs_along()
+  local mesh = comm.mesh{dp = 1, pp = -1, order = {"pp", "dp"}}
+  local seen = {}
+  local function program_of(differs_along)
+    local function apply_it(program, info)
+      seen[#seen + 1] = info.coord
+      return program
+    end
+    local pass = zt.pass{name = "look", phase = "overlap", mesh = mesh, differs_along = differs_along, apply = apply_it}
+    return zt.program(nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ}):apply(pass)
+  end
+  program_of(nil):text()
+  lu.assertEquals(seen[1], {rank = 0, axes = {dp = {size = 1, coordinate = 0}, pp = {size = 1, coordinate = 0}}})
+  program_of{"pp"}:text()
+  lu.assertEquals(seen[2], {axes = {dp = {size = 1}, pp = {size = 1, coordinate = 0}}})
+  lu.assertErrorMsgContains("differs_along = 'qq', which is no axis of the mesh", zt.trainer, program_of{"qq"},
+                            {optimizer = optim.sgd{lr = 1}})
 end
 
 local SUITES = {{"TestAction", TestAction}, {"TestResourceCheck", TestResourceCheck}, {"TestPass", TestPass}}

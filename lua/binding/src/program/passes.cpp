@@ -25,15 +25,29 @@ namespace zt::lua {
 
 namespace {
 
+struct PassOptions {
+  std::string name = "of a script";
+  std::string phase;
+  std::shared_ptr<Mesh> mesh;
+  std::optional<std::vector<std::string>> differs_along;
+  std::vector<std::shared_ptr<LuaAction>> actions;
+  std::shared_ptr<Callable> apply;
+};
+
 class LuaPass : public Pass {
  public:
-  LuaPass(std::string name, Phase phase, std::shared_ptr<Mesh> mesh, std::vector<std::shared_ptr<LuaAction>> actions,
-          std::shared_ptr<Callable> apply)
-      : name_(std::move(name)), phase_(phase), mesh_(std::move(mesh)), actions_(std::move(actions)), apply_(std::move(apply)) {}
+  explicit LuaPass(const PassOptions& options)
+      : name_(options.name),
+        phase_(parse_phase(options.phase)),
+        mesh_(options.mesh),
+        differs_along_(options.differs_along),
+        actions_(options.actions),
+        apply_(options.apply) {}
 
   std::string name() const override { return name_; }
   Phase phase() const override { return phase_; }
   std::shared_ptr<Mesh> mesh() const override { return mesh_; }
+  std::optional<std::vector<std::string>> differs_along() const override { return differs_along_; }
 
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
     std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> list;
@@ -43,11 +57,12 @@ class LuaPass : public Pass {
 
   // Calls the Lua function apply({actions, mode, micro_batches}, info). It returns the program and may change its actions only.
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
+    check_axes(coord.shape);
     const std::string& mode = word_of(program.mode);
     lua_State* L = apply_->begin();
     push(L,
          Value(Value::Table{{"actions", to_value(program.actions)}, {"mode", mode}, {"micro_batches", program.micro_batches}}));
-    push(L, to_value(model, coord));
+    push(L, to_value(model, coord, differs_along_));
     apply_->call(2, 1);
     const Value result = check_value(L, -1);
     lua_pop(L, 1);
@@ -61,6 +76,17 @@ class LuaPass : public Pass {
   }
 
  private:
+  // Without a mesh there is one rank, and no axis to differ along.
+  void check_axes(const MeshShape& mesh) const {
+    std::vector<std::string> names;
+    for (const AxisSize& axis : mesh.axes()) names.push_back(axis.name);
+    if (names.empty() || !differs_along_) return;
+    for (const std::string& axis : *differs_along_) {
+      if (std::ranges::find(names, axis) == names.end())
+        misuse("the pass {} has differs_along = '{}', which is no axis of the mesh{}", name_, axis, suggest(axis, names));
+    }
+  }
+
   void check_fields(const Value::Table& table, const std::string& mode, int64_t micro_batches) const {
     for (const auto& [key, value] : table) {
       if (key == "actions") continue;
@@ -77,6 +103,7 @@ class LuaPass : public Pass {
   std::string name_;
   Phase phase_;
   std::shared_ptr<Mesh> mesh_;
+  std::optional<std::vector<std::string>> differs_along_;
   std::vector<std::shared_ptr<LuaAction>> actions_;
   std::shared_ptr<Callable> apply_;
 };
@@ -155,29 +182,20 @@ int call_action(lua_State* L) {
   return 1;
 }
 
-struct PassOptions {
-  std::string name = "of a script";
-  std::string phase;
-  std::shared_ptr<Mesh> mesh;
-  std::vector<std::shared_ptr<LuaAction>> actions;
-  std::shared_ptr<Callable> apply;
-};
-
 const Schema<PassOptions>& pass_schema() {
   static const auto schema = Schema<PassOptions>("zt.pass")
                                  .required("phase", &PassOptions::phase, "structure, compute, residency, reduction or overlap")
                                  .required("apply", &PassOptions::apply, "function(program, info) that returns the program")
                                  .optional("name", &PassOptions::name, "name of the pass, for reports and errors")
+                                 .optional("differs_along", &PassOptions::differs_along,
+                                           "the mesh axes along which it gives ranks different programs; unset: any")
                                  .optional("mesh", &PassOptions::mesh, "mesh of the axes that its actions communicate on")
                                  .optional("actions", &PassOptions::actions, "the zt.action kinds that it inserts");
   return schema;
 }
 
 int make_pass(lua_State* L) {
-  const PassOptions options = pass_schema().parse(check_value(L, 1));
-  const std::shared_ptr<Pass> pass =
-      std::make_shared<LuaPass>(options.name, parse_phase(options.phase), options.mesh, options.actions, options.apply);
-  push(L, pass);
+  push(L, std::shared_ptr<Pass>(std::make_shared<LuaPass>(pass_schema().parse(check_value(L, 1)))));
   return 1;
 }
 

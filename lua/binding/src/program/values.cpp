@@ -67,6 +67,8 @@ Value params_value(const ModelInfo& model) {
   for (const ParamInfo& param : model.params) {
     list.push_back(Value::Table{{"name", param.name},
                                 {"shape", to_list(param.shape)},
+                                {"logical_shape", to_list(param.logical_shape())},
+                                {"offset", param.offset},
                                 {"unit", param.unit},
                                 {"positions", to_list(param.positions)},
                                 {"trainable", param.trainable}});
@@ -76,15 +78,19 @@ Value params_value(const ModelInfo& model) {
 
 }  // namespace
 
-Value to_value(const ModelInfo& model, const Coord& coord) {
-  Value::Table axes;
+Value to_value(const ModelInfo& model, const Coord& coord, const std::optional<std::vector<std::string>>& shown) {
+  Value::Table axes, place;
   for (const AxisSize& axis : coord.shape.axes()) {
-    axes[axis.name] = Value::Table{{"size", axis.size}, {"coordinate", coord[axis.name]}};
+    Value::Table values{{"size", axis.size}};
+    if (!shown || std::ranges::find(*shown, axis.name) != shown->end()) values["coordinate"] = coord[axis.name];
+    axes[axis.name] = std::move(values);
   }
+  if (!shown) place["rank"] = coord.rank;
+  place["axes"] = std::move(axes);
   return Value::Table{{"positions", positions_value(model)},
                       {"units", units_value(model)},
                       {"params", params_value(model)},
-                      {"coord", Value::Table{{"rank", coord.rank}, {"axes", axes}}}};
+                      {"coord", std::move(place)}};
 }
 
 Value result_value(const StepResult& result) {

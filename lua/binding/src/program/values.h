@@ -12,7 +12,9 @@ namespace zt::lua {
 // Fields that do not apply to the kind are absent.
 Value to_value(const Action& action);
 Value to_value(const std::vector<Action>& actions);
-Value to_value(const ModelInfo& model, const Coord& coord);
+// Returns the `info` of a pass. `shown`: the axes along which it may give ranks different programs, so that it sees the
+// coordinates along these only, and no rank; unset: all.
+Value to_value(const ModelInfo& model, const Coord& coord, const std::optional<std::vector<std::string>>& shown);
 Value result_value(const StepResult& result);
 
 // Throws Misuse that begins with the path of the wrong value: "actions[3].kind".

@@ -21,8 +21,8 @@ class StageCheck {
 
  private:
   template <class... Args>
-  void say(int rank, fmt::format_string<Args...> format, Args&&... args) {
-    findings_.push_back({rank, -1, fmt::format(format, std::forward<Args>(args)...)});
+  void say(int rank, int step, fmt::format_string<Args...> format, Args&&... args) {
+    findings_.push_back({rank, step, fmt::format(format, std::forward<Args>(args)...)});
   }
 
   void check_position(int position) {
@@ -32,10 +32,10 @@ class StageCheck {
     }
     const std::string& name = model_.positions[position].name;
     if (running.empty()) {
-      say(ranks_.front(), "position {} ('{}') is run by none of the ranks {}: give it to one of them", position, name,
+      say(ranks_.front(), -1, "position {} ('{}') is run by none of the ranks {}: give it to one of them", position, name,
           fmt::join(ranks_, ", "));
     } else if (running.size() > 1) {
-      say(running[1],
+      say(running[1], -1,
           "position {} ('{}') is run by the ranks {}, of which each runs it for the same samples: give it to one of them",
           position, name, fmt::join(running, ", "));
     }
@@ -48,7 +48,7 @@ class StageCheck {
     }
     const UnitInfo& info = model_.units[unit];
     if (holders.empty())
-      return say(ranks_.front(), "unit {} ('{}') is held by none of the ranks {}", unit, info.name, fmt::join(ranks_, ", "));
+      return say(ranks_.front(), -1, "unit {} ('{}') is held by none of the ranks {}", unit, info.name, fmt::join(ranks_, ", "));
     const bool is_summed = info.trainable && programs_[holders.front()]->mode == Mode::train;
     if (holders.size() == 1 || !is_summed) return;
     for (const int rank : holders) check_tie(rank, unit);
@@ -65,21 +65,20 @@ class StageCheck {
     for (int step = 0; step < static_cast<int>(program.actions.size()); ++step) {
       const Action& action = program.actions[step];
       if (action.kind == Kinds::get().reduce_tie && action.target == unit) {
-        if (tie >= 0) findings_.push_back({rank, step, "it repeats an earlier REDUCE_TIE of the unit: remove one"});
+        if (tie >= 0) say(rank, step, "it repeats an earlier REDUCE_TIE of the unit: remove one");
         tie = step;
         continue;
       }
       const Resources declared = resources_of(action, model_);
       if (tie < 0 && touches(declared.reads)) {
-        findings_.push_back(
-            {rank, step,
-             fmt::format("unit {} ('{}') is tied over several ranks, and no REDUCE_TIE {} comes before: it would see "
-                         "the gradient of this rank's uses only",
-                         unit, model_.units[unit].name, unit)});
-        return;
+        return say(
+            rank, step,
+            "unit {} ('{}') is tied over several ranks, and no REDUCE_TIE {} comes before: it would see the gradient of this "
+            "rank's uses only",
+            unit, model_.units[unit].name, unit);
       }
       if (tie >= 0 && role_of(action) == Role::compute && touches(declared.writes))
-        findings_.push_back({rank, step, "it adds to a gradient after its REDUCE_TIE: put that after the last backward"});
+        say(rank, step, "it adds to a gradient after its REDUCE_TIE: put that after the last backward");
     }
   }
 
