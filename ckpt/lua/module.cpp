@@ -6,7 +6,6 @@
 #include "load/loader.h"
 #include "save/saver.h"
 #include "zt/base/options.h"
-#include "zt/base/tensor.h"
 #include "zt/comm/mesh.h"
 #include "zt/io/hash.h"
 #include "zt/io/posix_fs.h"

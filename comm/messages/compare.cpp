@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "algorithms.h"
-#include "zt/base/error.h"
 
 namespace zt::comm {
 

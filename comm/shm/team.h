@@ -14,7 +14,6 @@
 
 #include <array>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "core/call.h"

@@ -6,7 +6,7 @@
 
 #include "core/bytes.h"
 #include "core/reduce_tree.h"
-#include "two_level/halves.h"
+#include "zt/base/float16.h"
 
 namespace zt::comm {
 
@@ -22,6 +22,27 @@ at::Tensor scratch(const LevelSite& site, int64_t count, at::ScalarType dtype) {
 }
 
 namespace {
+
+template <class To, class From>
+void convert(const at::Tensor& to, const at::Tensor& from) {
+  To* out = to.mutable_data_ptr<To>();
+  const From* in = from.const_data_ptr<From>();
+  const int64_t count = from.numel();
+  for (int64_t i = 0; i < count; ++i) out[i] = zt::narrow<To>(zt::widen(in[i]));
+}
+
+// Writes 16-bit floats to `wide` (float32, contiguous, as many elements), with the bits of reduce_tree.h. (at::Tensor::copy_
+// makes bfloat16 NaNs 0xFFFF.)
+void widen(const at::Tensor& wide, const at::Tensor& half) {
+  if (half.scalar_type() == at::kHalf) convert<float, c10::Half>(wide, half);
+  else convert<float, c10::BFloat16>(wide, half);
+}
+
+// Writes `wide` to `half`, rounded to nearest even.
+void narrow(const at::Tensor& half, const at::Tensor& wide) {
+  if (half.scalar_type() == at::kHalf) convert<c10::Half, float>(half, wide);
+  else convert<c10::BFloat16, float>(half, wide);
+}
 
 // Returns whether partial results stay in fp32: sums and products of 16-bit floats are rounded once, at the end. Max and min are
 // exact in any type.

@@ -1,12 +1,10 @@
-#include "blis.h"
-
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <array>
 
-#include "zt/base/tensor.h"
+#include "libraries.h"
 
 namespace zt {
 

@@ -1,5 +1,3 @@
-#include "brgemm.h"
-
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/native/CPUBlas.h>
@@ -7,8 +5,8 @@
 #include <algorithm>
 
 #include "brgemm_pack.h"
+#include "libraries.h"
 #include "processor.h"
-#include "zt/base/tensor.h"
 
 namespace zt {
 

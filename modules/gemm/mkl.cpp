@@ -1,15 +1,13 @@
 // MKL's GEMMs of 16-bit types with sums in fp32. LibTorch contains them, but calls them only where it has no oneDNN.
-#include "mkl.h"
-
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <climits>
 #include <vector>
 
+#include "libraries.h"
 #include "processor.h"
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
 #include "zt/gemm/gemm_widen.h"
 
 // Declarations from MKL's mkl_cblas.h, with 32-bit integers. The symbols are weak, because a LibTorch without MKL lacks them.

@@ -1,8 +1,6 @@
 #include "providers.h"
 
-#include "blis.h"
-#include "brgemm.h"
-#include "mkl.h"
+#include "libraries.h"
 #include "rule.h"
 #include "skinny.h"
 

@@ -1,7 +1,6 @@
 // Facts about this machine, read from the system. A field is empty or 0 if the system does not provide the fact.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

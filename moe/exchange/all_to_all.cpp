@@ -1,5 +1,4 @@
 // Each row goes to the rank of its expert only.
-#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
 #include "exchange/dispatcher.h"

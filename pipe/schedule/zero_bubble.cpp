@@ -1,7 +1,6 @@
 // Schedules with split backwards by fixed recipes.
 // P. Qi et al.: Zero bubble pipeline parallelism. ICLR 2024 (ZB-H1, ZB-H2). P. Qi et al.: Pipeline parallelism with controllable
 // memory. NeurIPS 2024 (ZB-V). DeepSeek-AI: DualPipe, and its variant without copies of the model, DualPipeV. 2025.
-#include <algorithm>
 
 #include "rank_writer.h"
 

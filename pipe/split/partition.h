@@ -1,7 +1,6 @@
 // Cuts a model into stages: consecutive positions that run together.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "zt/base/value.h"

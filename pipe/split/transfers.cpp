@@ -1,7 +1,6 @@
 #include "transfers.h"
 
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
 
 namespace zt::pipe {
 

@@ -87,7 +87,7 @@ ROOMS = {
     "modules/gemm": ((".",),),
     "modules/example": ((".",),),
     "modules/host": (
-        ("ending", "output", "loading", "hints"),
+        ("ending", "output", "loading"),
         ("ranks",),
         (".", "launcher"),
     ),

@@ -7,8 +7,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
-#include <vector>
 
 #include "zt/io/atomic_file.h"
 #include "zt/io/input_file.h"

@@ -3,7 +3,6 @@
 
 #include <cstdio>
 #include <lua.hpp>
-#include <memory>
 #include <string>
 #include <string_view>
 

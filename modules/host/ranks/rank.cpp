@@ -1,23 +1,52 @@
 #include "rank.h"
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Flags.h>
+#include <c10/util/Logging.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <mutex>
 
 #include "ending/failure.h"
 #include "loading/loader.h"
 #include "output/output.h"
-#include "output/torch_messages.h"
 #include "zt/base/machine.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
 #include "zt/process/emergency.h"
+#include "zt/process/log.h"
+
+C10_DECLARE_int(caffe2_log_level);
 
 namespace zt::host {
 
 namespace {
+
+class WarningLogger : public c10::WarningHandler {
+ public:
+  explicit WarningLogger(World world) : world_(std::move(world)) {}
+  void process(const c10::Warning& warning) override { log(LogLevel::warn, world_, "LibTorch: " + warning.msg()); }
+
+ private:
+  const World world_;
+};
+
+void hide_messages_below_errors() {
+  if (!environment("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_ERROR;
+}
+
+// Sends the LibTorch warnings of this thread to zt.log, and hides LibTorch's own log below errors: its memory profiler, which
+// counts activations, logs every thousandth tensor that is older than a step. Set TORCH_CPP_LOG_LEVEL to show that log.
+void route_torch_messages(const World& world) {
+  static std::once_flag once;
+  std::call_once(once, hide_messages_below_errors);
+  // Warnings may come until the thread ends, so the handler must live as long.
+  static thread_local WarningLogger logger(world);
+  c10::WarningUtils::set_warning_handler(&logger);
+}
 
 // Returns this rank's share of the machine's cores, but no more than the cores that mpirun bound the rank to.
 int threads_per_rank(const World& world) {

@@ -1,7 +1,6 @@
 // Helpers of the vector loops: clones for the instruction sets, exp, and sums in a fixed order.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 #include <type_traits>
 

@@ -1,12 +1,10 @@
-#include "program/lua_optimizer.h"
-
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "binding_state.h"
 #include "box.h"
+#include "program/open.h"
 #include "program/optimizer_states.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"

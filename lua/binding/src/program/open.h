@@ -13,6 +13,9 @@ void open_trainers(Module& module);
 void open_trainer_tensors(Module& module);
 void open_gemm(Module& module);
 
+// zt.optimizer{name, lr, step = function(info, p, g, state) ... end, [scope], [states], [weight_decay], [decay_all], [groups]}
+int make_lua_optimizer(lua_State* L);
+
 inline void open_program(Module& module) {
   open_models(module);
   open_programs(module);

@@ -1,6 +1,5 @@
 // Simulated steps: program:simulate, trainer:simulate and trainer:costs.
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 
 #include "program/batches.h"

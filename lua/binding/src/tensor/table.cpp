@@ -2,8 +2,6 @@
 
 #include <ATen/ops/empty.h>
 
-#include <cmath>
-
 #include "arguments.h"
 #include "binding_state.h"
 #include "cdata.h"

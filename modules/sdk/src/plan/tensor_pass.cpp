@@ -1,7 +1,6 @@
 #include "tensor_pass.h"
 
 #include <algorithm>
-#include <set>
 
 #include "model/tensor_owners.h"
 #include "model/unit_build.h"

@@ -1,7 +1,6 @@
 // The checks of the verifier. Each walks over the program of one rank, check_stages over those of all ranks.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 

@@ -1,16 +1,23 @@
 // The sums of squares of NORM: 16 lanes of double over blocks of 256 elements. The code is compiled once per instruction set.
-#include "execute/norm/norm_squares.h"
+#include <ATen/Dispatch.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "execute/norm/norm_cuda.h"
+#include "execute/norm/norm_order.h"
+#include "zt/base/cuda_launch.h"
 #include "zt/base/error.h"
 #include "zt/base/float16.h"
 #include "zt/base/tensor.h"
 #include "zt/execute/gradient_norm.h"
+#include "zt/model/unit.h"
 
 namespace zt {
+
+static_assert(kNormBlock == FlatLayout::kBlock);
 
 namespace {
 
@@ -121,8 +128,7 @@ void sum_with(Isa isa, const T* x, int64_t begin, int64_t end, ExactSum& sum) {
   }
 }
 
-}  // namespace
-
+// Throws Misuse unless a norm may be taken of elements [begin, end) of `flat`.
 void check_squares(const at::Tensor& flat, int64_t begin, int64_t end) {
   if (!flat.defined() || flat.dim() != 1 || !flat.is_contiguous())
     misuse("a gradient norm is taken of a flat contiguous buffer, got {}", describe(flat));
@@ -132,6 +138,8 @@ void check_squares(const at::Tensor& flat, int64_t begin, int64_t end) {
   if (begin < 0 || begin > end || end > flat.numel())
     misuse("elements [{}, {}) lie outside a buffer of {}", begin, end, flat.numel());
 }
+
+}  // namespace
 
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa) {
   check_squares(flat, begin, end);
@@ -147,6 +155,22 @@ void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& s
     default:
       return add.operator()<c10::Half>();
   }
+}
+
+at::Tensor squares_on_device(const at::Tensor& flat, int64_t begin, int64_t end) {
+  check_squares(flat, begin, end);
+  if (!flat.is_cuda()) misuse("squares_on_device reads the memory of a GPU, got {}", describe(flat));
+#ifdef ZT_HAS_CUDA
+  const at::Tensor words = at::zeros({ExactWords::kCount}, flat.options().dtype(at::kLong));
+  launch_on(flat.device(), [&](void* stream) {
+    AT_DISPATCH_FLOATING_TYPES_AND2(at::kHalf, at::kBFloat16, flat.scalar_type(), "squares_on_device", [&] {
+      add_squares_cuda(flat.const_data_ptr<scalar_t>(), begin, end, words.data_ptr<int64_t>(), stream);
+    });
+  });
+  return words;
+#else
+  misuse("the norm of {} is to be taken, but this build has no CUDA code: build ztoolkit where nvcc is found", describe(flat));
+#endif
 }
 
 }  // namespace zt

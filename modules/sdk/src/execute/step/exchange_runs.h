@@ -1,7 +1,6 @@
 // Runs exchange layers: forward, backward, and on a rank whose step has failed.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "execute/step/step_parts.h"

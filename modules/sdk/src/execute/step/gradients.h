@@ -5,8 +5,6 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
-#include <map>
-#include <utility>
 #include <vector>
 
 #include "execute/step/layer_table.h"

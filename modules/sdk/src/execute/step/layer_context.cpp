@@ -1,7 +1,6 @@
 #include "layer_context.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 

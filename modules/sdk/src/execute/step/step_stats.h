@@ -6,10 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <set>
 #include <string>
-#include <vector>
 
 #include "execute/step/layer_table.h"
 #include "execute/step/step_sums.h"
