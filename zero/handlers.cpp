@@ -1,8 +1,7 @@
 #include "handlers.h"
 
-#include <ATen/ops/add.h>
-
 #include "zt/base/error.h"
+#include "zt/execute/gradient_sum.h"
 
 namespace zt::zero {
 
@@ -14,9 +13,8 @@ std::vector<Unit*> units_of(const Action& action, StepState& state) {
   return units;
 }
 
-// Returns whether the units are sharded. Throws Misuse unless all units are sharded over the same number of ranks: one, or the
-// ranks that communicate.
-bool is_sharded(const Action& action, const std::vector<Unit*>& units, const Communicator& comm) {
+// Throws Misuse unless all units are sharded over the same number of ranks: one, or the ranks that communicate.
+void check_sharding(const Action& action, const std::vector<Unit*>& units, const Communicator& comm) {
   const int ranks = units.front()->layout.ranks;
   for (const Unit* unit : units) {
     if (unit->layout.ranks == ranks && (ranks == 1 || ranks == comm.size())) continue;
@@ -25,25 +23,6 @@ bool is_sharded(const Action& action, const std::vector<Unit*>& units, const Com
         "the axis that reduces, and put only units with equal sharding into a bucket",
         action_text(action), unit->index, unit->layout.ranks, comm.name(), comm.size(), ranks);
   }
-  return ranks > 1;
-}
-
-// Returns the rank's part of `grad`.
-at::Tensor part_of_grad(const Unit& unit) {
-  return unit.grad.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
-}
-
-// Adds the part to the sum over micro-batches. The sum is in `grad_shard` if this is a buffer of its own, else in `grad_sum`.
-// Both cases make the same additions in the same order.
-void accumulate(Unit& unit, GradientPart part) {
-  if (unit.owns_grad_shard()) {
-    if (part == GradientPart::first) unit.grad_shard.copy_(part_of_grad(unit));
-    else unit.grad_shard.add_(part_of_grad(unit));
-    return;
-  }
-  if (part == GradientPart::first) unit.grad_sum.copy_(unit.grad_shard);
-  else if (part == GradientPart::middle) unit.grad_sum.add_(unit.grad_shard);
-  else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
 class ReduceGrad : public ActionHandler {
@@ -53,10 +32,11 @@ class ReduceGrad : public ActionHandler {
     const std::vector<Unit*> units = units_of(action, state);
     const GradientPart part = action.gradient_part();
     std::vector<at::Tensor> grads, sums;
-    const bool scatters = is_sharded(action, units, comm) || units.front()->owns_grad_shard();
+    check_sharding(action, units, comm);
+    const bool scatters = sums_parts(*units.front());
     for (const Unit* unit : units) {
       grads.push_back(unit->grad);
-      sums.push_back(!scatters ? unit->grad : part == GradientPart::whole ? unit->grad_shard : part_of_grad(*unit));
+      sums.push_back(summed_part(*unit, part));
     }
     const bool is_converted = action.attrs.contains("dtype");
     const Work work = is_converted ? reduce_converted(comm, state.wire, units, grads, sums, scatters)
@@ -109,7 +89,7 @@ class Unshard : public ActionHandler {
   Work start(const Action& action, StepState& state) override {
     Communicator& comm = state.links->comm(action.axes());
     const std::vector<Unit*> units = units_of(action, state);
-    is_sharded(action, units, comm);
+    check_sharding(action, units, comm);
     if (units.front()->is_node_shared()) {  // ranks write in place, and no rank may read before all have written
       comm.barrier();
       return {};

@@ -46,18 +46,23 @@ class LoadVisitor final : public Visitor {
   void enter(const std::string& prefix) { prefix_ = prefix; }
 
   bool is_load() const override { return true; }
-  void tensor(const std::string&, const std::vector<int64_t>&, Piece piece) override {
+  void tensor(const std::string&, const std::vector<int64_t>& shape, Piece piece) override {
     const int source = matches_.tensors.at(part_);
     const int64_t copies = matches_.copies.at(part_++);
     if (source < 0) return;
     const SavedTensor* tensor = &index_.tensors[source];
     if (copies > 0) tensor = &stacks_.emplace_back(stack_of(*tensor, copies));
-    requests_.push_back({tensor, {piece.boxes, piece.first, piece.count}, piece.data});
+    const ReadRequest request{tensor, {piece.boxes, piece.first, piece.count}, piece.data};
+    (tensor->shape == shape ? requests_ : sums_).push_back(request);
   }
   void end_of_tensors() override {
     const auto shards = static_cast<int64_t>(index_.shards.size());
-    ranks_.together([&] { read_tensors(files_, folder_, index_, requests_, shards * ranks_.rank() / ranks_.size()); });
+    ranks_.together([&] {
+      read_tensors(files_, folder_, index_, requests_, shards * ranks_.rank() / ranks_.size());
+      for (const ReadRequest& request : sums_) read_sum(request);
+    });
     requests_.clear();
+    sums_.clear();
     stacks_.clear();
   }
   void value(const std::string& name, Value& value) override {
@@ -66,6 +71,21 @@ class LoadVisitor final : public Visitor {
   }
 
  private:
+  // Gives the first row the sum of all saved rows, and the others zeros.
+  void read_sum(const ReadRequest& request) const {
+    at::Tensor sum = request.to;
+    sum.zero_();
+    Box row = request.region.boxes.front();
+    if (row.begin.front() > 0) return;
+    const at::Tensor values = at::empty_like(sum);
+    for (int64_t saved = 0; saved < request.tensor->shape.front(); ++saved) {
+      row.begin.front() = saved;
+      row.end.front() = saved + 1;
+      read_tensors(files_, folder_, index_, {{request.tensor, {{row}, 0, sum.numel()}, values}});
+      sum.add_(values);
+    }
+  }
+
   io::FileSystem& files_;
   const Ranks& ranks_;
   const std::string& folder_;
@@ -74,6 +94,7 @@ class LoadVisitor final : public Visitor {
   std::string prefix_;
   size_t part_ = 0;
   std::vector<ReadRequest> requests_;
+  std::vector<ReadRequest> sums_;  // of tensors that have another number of rows (Visitor::sums_rows)
   std::deque<SavedTensor> stacks_;  // of requests for copies
 };
 
@@ -150,6 +171,13 @@ Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& 
   const auto of_ranks = ranks.gather(wrong);
   for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
     if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
+  }
+  for (const auto& names : ranks.gather(fmt::format("{}", fmt::join(matches.summed, ", ")))) {
+    if (names.empty()) continue;
+    ranks.warn(fmt::format("the checkpoint '{}' is of another number of ranks, each of which had values of its own of {}: the first "
+                           "rank begins with their sum, and the others with zeros",
+                           folder, names));
+    break;
   }
   check_shards(files, ranks, folder, index, matches);
   LoadVisitor visitor(files, ranks, folder, index, matches);

@@ -197,6 +197,9 @@ void match_tensors(const Contents& wanted, const MasterIndex& index, const Match
     if (shape == tensor.shape) {
       matches.tensors.back() = number;
       matches.copies.back() = is_saved ? 0 : shape[0];
+    } else if (is_saved && tensor.sums_rows && std::ranges::equal(shape | std::views::drop(1), tensor.shape | std::views::drop(1))) {
+      matches.tensors.back() = number;
+      matches.summed.push_back(tensor.name);
     } else if (is_saved) {
       note_shape(tensor, source, matches);
     } else {

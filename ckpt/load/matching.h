@@ -36,6 +36,7 @@ struct Matches {
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
+  std::vector<std::string> summed;  // tensors with a row per rank, saved with another number of rows
   std::set<std::string> of_other_experts;    // "blocks.1 has 4 experts, saved with 8"
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };

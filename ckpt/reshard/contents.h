@@ -25,6 +25,7 @@ struct TensorPart {
   Region region;
   at::Tensor data;
   Value::Table attributes = {};
+  bool sums_rows = false;  // Visitor::sums_rows
 };
 
 // A kind such as "adamw", saved as the value `name`. All names that begin with one of `of` belong to it (Visitor::kind).

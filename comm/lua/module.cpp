@@ -49,6 +49,18 @@ std::string text_of_mesh(const Mesh& mesh) {
   return fmt::format("mesh {} (rank {} of {})", mesh.shape().text(), mesh.rank(), mesh.shape().world_size());
 }
 
+// work:then_(fn) -> a work that is complete when this one is and fn() has run, which the first wait for it calls
+int work_then(lua_State* L) {
+  lua::check_function(L, 2);
+  const auto function = std::make_shared<lua::Callable>(L, 2);
+  lua::push(L, std::make_shared<Work>(then(*lua::check<Work>(L, 1), [function] {
+              lua_State* state = function->begin();
+              const lua::StackScope restored(state, lua_gettop(state) - 1);
+              function->call(0, 0);
+            })));
+  return 1;
+}
+
 // verdict(folder) -> a text that says who waits for whom, and the list of the ranks whose flight records lie in the folder
 int read_verdict(lua_State* L) {
   const auto flights = read_flights(lua::check_string(L, 1));
@@ -78,7 +90,7 @@ void open(lua::Module& module) {
       .fallback<mesh_axis>()
       .metamethod<text_of_mesh>("__tostring");
   open_axis(module);
-  module.type<Work>().method<&Work::wait>("wait").method<&Work::done>("done");
+  module.type<Work>().method<&Work::wait>("wait").method<&Work::done>("done").method<work_then>("then_");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

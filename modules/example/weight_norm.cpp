@@ -28,7 +28,7 @@ class Handler : public ActionHandler {
 // Registers the kind for the executor and the verifier: its target is a unit, and it reads the unit's master parameters.
 KindId weight_norm_kind() {
   return register_kind({.name = "WEIGHT_NORM",
-                        .target = Target::unit,
+                        .target = Index::unit,
                         .has_micro_batch = false,
                         .doc = "report the norm of a unit's weights",
                         .resources = [](const Action& action, const ModelInfo&) {

@@ -33,7 +33,7 @@ void check_peer(const std::string& peer, const Action& action) {
 }
 
 KindId add(const char* name, auto resources, const char* doc, const char* channel, bool is_send) {
-  Kind kind{name, Target::position, true, doc, resources};
+  Kind kind{name, Index::position, true, doc, resources};
   kind.role = Role::transfer;
   kind.axes = [](const Action&, const ModelInfo&) { return std::vector<std::vector<std::string>>{}; };
   kind.check = AttributeRule{};

@@ -43,7 +43,7 @@ ROOMS = {
         ("lua",),
     ),
     "zero": (
-        ("residency",),
+        ("compress", "residency"),
         (".",),
         ("lua",),
     ),

@@ -23,14 +23,14 @@ local VOCAB, SEQ, NOISE = 32, 32, 0.1
 
 local mesh = comm.mesh{dp = -1}
 
--- The action. The executor calls `run` when the program reaches `AVERAGE unit`. From `reads` and `writes` the executor and the
+-- The action. The executor calls `start` when the program reaches `AVERAGE unit`. From `reads` and `writes` the executor and the
 -- verifier know where the action may stand.
 local average = zt.action{
   name = "AVERAGE", reads = {"master"}, writes = {"master", "param"}, axes = {"dp"},
-  run = function(_, unit, state)
-    if (state.step + 1) % o.every ~= 0 then return end
-    mesh.dp:all_reduce(unit.master)
-    unit.master:div_(mesh.dp.size)
+  start = function(ctx)
+    if (ctx.step + 1) % o.every ~= 0 then return end
+    mesh.dp:all_reduce(ctx.unit.master)
+    ctx.unit.master:div_(mesh.dp.size)
   end,
 }
 

@@ -171,7 +171,7 @@ class Counting : public Pass {
   };
   Counting()
       : kind_(register_kind(
-            {"COUNTED", Target::none, false, "is counted", [](const Action&, const ModelInfo&) { return Resources(); }})) {}
+            {"COUNTED", Index::none, false, "is counted", [](const Action&, const ModelInfo&) { return Resources(); }})) {}
   std::string name() const override { return "counting"; }
   Phase phase() const override { return Phase::overlap; }
   RankProgram apply(RankProgram program, const ModelInfo&, const Coord&) const override {

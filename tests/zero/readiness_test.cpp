@@ -12,7 +12,7 @@ namespace zt::test {
 namespace {
 
 KindId unit_kind(const char* name, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
-  return register_kind({name, Target::unit, false, "", [=](const Action& action, const ModelInfo&) {
+  return register_kind({name, Index::unit, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
                           const auto place = [&](ResourceId type) {
                             return Resource{type, type_of(type).index == Index::unit ? action.target : 0};

@@ -1,3 +1,4 @@
+#include "compress/compress.h"
 #include "memory.h"
 #include "shard.h"
 #include "zt/lua/state.h"
@@ -25,10 +26,16 @@ int shard(lua_State* L) {
   return 1;
 }
 
+// zero.compress{kind = "powersgd", "int8" or "onebit", ...} -> Pass
+int compress(lua_State* L) {
+  lua::push(L, make_compress(parse_compress_options(lua::check_value(L, 1))));
+  return 1;
+}
+
 }  // namespace
 
 }  // namespace zt::zero
 
 ZT_LUA_MODULE(zero) {
-  module.from_lua("gathered", "zt.zero.gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard");
+  module.from_lua("gathered", "zt.zero.gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard").function<zt::zero::compress>("compress");
 }

@@ -1,5 +1,8 @@
 #include "lua_context.h"
 
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/tensor.h>
+
 #include "parts/dropout.h"
 
 namespace zt {
@@ -33,6 +36,20 @@ int loss(lua_State* L) {
   const at::Tensor sum = lua::check_tensor(L, 3);
   if (sum.numel() != 1) misuse("ctx:loss takes a scalar, a sum over {}s; got {} elements: call :sum()", per, sum.numel());
   self(L)->context->loss(lua::check_string(L, 2), sum.reshape({}), per == "token" ? Per::token : Per::sample);
+  return 0;
+}
+
+double check_scalar(lua_State* L, int index, const char* what) {
+  if (!lua::is_tensor(L, index)) return lua::check_number(L, index);
+  const at::Tensor values = lua::check_tensor(L, index);
+  if (values.numel() != 1) misuse("ctx:metric takes a number or a scalar as its {}; got {} elements: call :sum()", what, values.numel());
+  return values.is_meta() ? 0 : values.item<double>();
+}
+
+// ctx:metric(name, sum, count)
+int metric(lua_State* L) {
+  const double sum = check_scalar(L, 3, "sum"), count = check_scalar(L, 4, "count");
+  self(L)->context->stat(lua::check_string(L, 2), at::tensor({sum, count}, at::kDouble));
   return 0;
 }
 
@@ -71,6 +88,7 @@ void open_context_type(lua::Module& module) {
       .method<batch>("batch")
       .method<has_batch>("has_batch")
       .method<loss>("loss")
+      .method<metric>("metric")
       .method<dropout>("dropout")
       .getter<mode>("mode")
       .getter<field<&Context::step>>("step")

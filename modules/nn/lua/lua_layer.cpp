@@ -1,6 +1,6 @@
 #include "lua_layer.h"
 
-#include "lua_context.h"
+#include "inner_layer.h"
 #include "parts/params.h"
 #include "zt/base/options.h"
 
@@ -20,6 +20,7 @@ struct IoOptions {
   std::optional<std::vector<std::string>> inputs;
   std::optional<std::vector<Value>> outputs;
   Value::Table losses;
+  std::vector<std::string> metrics;
 };
 
 Output read_output(const Value& value) {
@@ -35,7 +36,8 @@ Io read_io(const Value::Table& table) {
       Schema<IoOptions>("nn.layer.io")
           .optional("inputs", &IoOptions::inputs, "names of the values that the layer reads")
           .optional("outputs", &IoOptions::outputs, "names of the values that the layer makes")
-          .optional("losses", &IoOptions::losses, "the loss terms that it adds, by name: \"token\" or \"sample\"");
+          .optional("losses", &IoOptions::losses, "the loss terms that it adds, by name: \"token\" or \"sample\"")
+          .optional("metrics", &IoOptions::metrics, "names of the means that it adds to, by ctx:metric(name, sum, count)");
   const IoOptions options = kSchema.parse(table);
   Io io;
   if (options.inputs) io.inputs = *options.inputs;
@@ -44,6 +46,7 @@ Io read_io(const Value::Table& table) {
     if (!word) wrong_type("nn.layer.io.losses." + name, "\"token\" or \"sample\"", per);
     io.losses.push_back({name, parse_per(*word)});
   }
+  for (const std::string& name : options.metrics) io.stats.push_back({name, 2});
   if (!options.outputs) return io;
   io.outputs.clear();
   for (const auto& output : *options.outputs) io.outputs.push_back(read_output(output));
@@ -56,17 +59,39 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
   defined_at_ = options.defined_at ? *options.defined_at : forward_->place();
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
+  for (const auto& [name, value] : options.layers) {
+    const auto* object = value.get_if<Object>();
+    const auto layer = object ? object->as<Layer>() : nullptr;
+    if (!layer) wrong_type("nn.layer.layers." + name, "a layer", value);
+    if (options.params.contains(name)) misuse("nn.layer: '{}' is a name of `params` and of `layers`: self has one of each name", name);
+    enclose(name, *layer, io_);
+    layers_.emplace_back(name, layer);
+  }
 }
 
 Params LuaLayer::params() const {
   Params all;
   for (const auto& [name, param] : params_) all.push_back(param);
+  for (const auto& [name, layer] : layers_) {
+    for (const auto& param : layer->params()) all.push_back(param);
+  }
   return all;
 }
 
-void LuaLayer::fill_self(lua_State* L, int self, Context& context) const {
+Stats LuaLayer::report(const Stats& sums) const {
+  Stats means;
+  for (const auto& [name, sum] : sums) means[name] = sum[0] / sum[1];
+  return means;
+}
+
+void LuaLayer::fill_self(lua_State* L, int self, const std::shared_ptr<LuaContext>& context) const {
   for (const auto& [name, param] : params_) {
-    lua::push(L, context.param(*param));
+    lua::push(L, context->context->param(*param));
+    lua_setfield(L, self, name.c_str());
+  }
+  for (size_t place = 0; place < layers_.size(); ++place) {
+    const auto& [name, layer] = layers_[place];
+    lua::push(L, std::make_shared<InnerLayer>(InnerLayer{name, layer, context, 0, place}));
     lua_setfield(L, self, name.c_str());
   }
 }
@@ -105,7 +130,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
     handle->context = nullptr;
     end_self(L, self);
   });
-  fill_self(L, self, context);
+  fill_self(L, self, handle);
   lua_pushvalue(L, self);
   for (const auto& input : in) lua::push(L, input);
   lua::push(L, handle);
@@ -138,6 +163,7 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
       Schema<LuaLayerOptions>("nn.layer")
           .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
           .optional("params", &LuaLayerOptions::params, "initial values by name")
+          .optional("layers", &LuaLayerOptions::layers, "layers that it runs, by name: self.NAME:forward(inputs..., ctx)")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")
           .optional("kind", &LuaLayerOptions::kind, "name of the kind of layer, for reports")

@@ -7,26 +7,29 @@
 
 #include "zt/base/value.h"
 #include "zt/lua/state.h"
-#include "zt/model/layer.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
+
+struct LuaContext;
 
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
   Value::Table params;                   // name -> initial values (a tensor), or a Param of another layer
+  Value::Table layers;                   // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
-                                         // losses: name -> "token" or "sample"
+                                         // losses: name -> "token" or "sample"; metrics: list of names
   std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
   std::string kind = "lua";
   Value::Table options;  // what all ranks must have alike besides: it is compared with all that a layer is made from
   std::optional<std::string> defined_at;  // "file:line" for messages; default: where `forward` is defined
 };
 
-// Calls forward(self, inputs..., ctx), which returns one tensor per output. `self` is a new table of the parameters' values in
-// each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws Misuse if forward
+// Calls forward(self, inputs..., ctx), which returns one tensor per output. `self` is a new table of the parameters' values and
+// the inner layers in each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws Misuse if forward
 // draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field of a
 // micro-batch, or nil. Threads: only the thread of its lua_State.
-class LuaLayer final : public Layer {
+class LuaLayer final : public Layer, public LayerExtras {
  public:
   explicit LuaLayer(const LuaLayerOptions& options);
 
@@ -35,15 +38,18 @@ class LuaLayer final : public Layer {
   Io io() const override { return io_; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }
+  // A metric is a sum and a count; the result of a step shows their quotient.
+  Stats report(const Stats& sums) const override;
 
  private:
-  void fill_self(lua_State* L, int self, Context& context) const;
+  void fill_self(lua_State* L, int self, const std::shared_ptr<LuaContext>& context) const;
   void end_self(lua_State* L, int self) const;
   void call(lua::Callable& function, int arguments, int results) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 
   std::shared_ptr<lua::Callable> forward_, count_;
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
+  std::vector<std::pair<std::string, std::shared_ptr<Layer>>> layers_;
   Io io_;
   std::string kind_, defined_at_;
 };

@@ -1,7 +1,7 @@
 // The binding of zt.nn. Each function takes one table of options.
+#include "inner_layer.h"
 #include "layer_list.h"
 #include "layers/layers.h"
-#include "lua_context.h"
 #include "lua_layer.h"
 #include "zt/base/options.h"
 
@@ -59,4 +59,5 @@ ZT_LUA_MODULE(nn) {
       .function<made<make_lua_layer>>("layer")
       .function<sequential>("sequential");
   open_context_type(module);
+  open_inner_layer(module);
 }

@@ -15,7 +15,7 @@ local names = 0
 -- Returns a trainer whose program calls `run` after NORM, for unit 0.
 local function trainer_with(run, target)
   names = names + 1
-  local action = zt.action{name = "TRY_" .. names, target = target, reads = {"scalars"}, run = run}
+  local action = zt.action{name = "TRY_" .. names, target = target, reads = {"scalars"}, start = run}
   local pass = zt.pass{name = "try", phase = "overlap", actions = {action}, apply = function(program)
     for place, each in ipairs(program.actions) do
       if each.kind == "NORM" then
@@ -38,18 +38,20 @@ local TestAction = {}
 
 function TestAction:test_fields_that_there_are()
   local seen
-  trainer_with(function(action, unit, state)
-    seen = {action.kind, unit.index, unit.name, unit.grad_shard:dim(), unit.grad:dim(), unit.full:dim(), state.step}
-    for key in pairs(state) do seen[key] = true end
+  trainer_with(function(ctx, action)
+    local unit, params = ctx.unit, ctx.unit.params
+    seen = {action.kind, unit.index, unit.name, unit.grad_shard:dim(), unit.grad:dim(), unit.full:dim(), unit.first, ctx.step,
+      params[1].name, params[1].offset}
+    for key in pairs(ctx) do seen[key] = true end
   end):step(batch())
-  lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding.weight", 1, 1, 1, 0, step = true, loss = true, grad_norm = true,
-    grad_divisor = true})
+  lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding.weight", 1, 1, 1, 0, 0, "embedding.weight", 0, step = true, loss = true,
+    grad_norm = true, grad_divisor = true, unit = true})
 end
 
 -- Returns a step whose action after STEP 1 calls `run`, with the resources `reads` and `writes`.
 local function step_with(reads, writes, run, freeze)
   names = names + 1
-  local action = zt.action{name = "TRY_" .. names, reads = reads, writes = writes, run = run}
+  local action = zt.action{name = "TRY_" .. names, reads = reads, writes = writes, start = run}
   local pass = zt.pass{phase = "overlap", actions = {action}, apply = function(program)
     program.actions[#program.actions + 1] = action(1)
     return program
@@ -63,7 +65,8 @@ end
 -- What an action declares it can reach: the optimizer's state, too.
 function TestAction:test_the_state_of_the_optimizer()
   local keys, first = {}, nil
-  local _, trainer = step_with({}, {"state"}, function(_, unit)
+  local _, trainer = step_with({}, {"state"}, function(ctx)
+    local unit = ctx.unit
     for name, tensor in pairs(unit.state) do keys[#keys + 1] = name .. tensor:dim() end
     first = unit.state.exp_avg[0]:item()
     unit.state.exp_avg:zero_()
@@ -74,36 +77,40 @@ function TestAction:test_the_state_of_the_optimizer()
   lu.assertEquals(keys, {"exp_avg1", "exp_avg_sq1"})
   lu.assertTrue(first ~= 0)
   lu.assertEquals(trainer:optimizer_state(trainer:parameters()[2]).exp_avg:abs():sum():item(), 0)
-  lu.assertErrorMsgContains("unit.state.mine is assigned", step_with, {}, {"state"}, function(_, unit) unit.state.mine = 1 end)
-  lu.assertErrorMsgContains("unit.state is assigned", step_with, {}, {"state"}, function(_, unit) unit.state = {} end)
+  lu.assertErrorMsgContains("unit.state.mine is assigned", step_with, {}, {"state"}, function(ctx) ctx.unit.state.mine = 1 end)
+  lu.assertErrorMsgContains("unit.state is assigned", step_with, {}, {"state"}, function(ctx) ctx.unit.state = {} end)
 end
 
 function TestAction:test_a_frozen_unit_has_no_state()
   local seen = {}
-  step_with({"state", "grad"}, {}, function(_, unit) seen = {unit.state == nil, unit.grad == nil, unit.grad_sum == nil} end, true)
+  step_with({"state", "grad"}, {}, function(ctx)
+    seen = {ctx.unit.state == nil, ctx.unit.grad == nil, ctx.unit.grad_sum == nil}
+  end, true)
   lu.assertEquals(seen, {true, true, true})
 end
 
-function TestAction:test_resources_that_no_action_of_a_script_touches()
-  for _, name in ipairs{"value", "buffers"} do
-    lu.assertErrorMsgContains("an action of a script can touch resources of units, and scalars", zt.action,
-                              {name = "TRY", reads = {name}, run = print})
+function TestAction:test_resources_of_another_target()
+  for name, target in pairs{value = "position", buffers = "layer"} do
+    lu.assertErrorMsgContains(("'%s' is data of a %s, and its target is \"unit\""):format(name, target), zt.action,
+                              {name = "TRY", reads = {name}, start = print})
   end
+  lu.assertErrorMsgContains("'value' is of one micro-batch: give micro_batch = true", zt.action,
+                            {name = "TRY", target = "position", reads = {"value"}, start = print})
 end
 
 function TestAction:test_unknown_fields_are_errors()
-  assert_refused("unit.masters does not exist: did you mean 'master'?", function(_, unit) return unit.masters end)
-  assert_refused("state.norm does not exist", function(_, _, state) return state.norm end)
+  assert_refused("unit.masters does not exist: did you mean 'master'?", function(ctx) return ctx.unit.masters end)
+  assert_refused("ctx.norm does not exist", function(ctx) return ctx.norm end)
 end
 
 function TestAction:test_assigned_fields_are_errors()
-  assert_refused("unit.master is assigned", function(_, unit) unit.master = unit.master * 2 end)
-  assert_refused("unit.mine is assigned", function(_, unit) unit.mine = 1 end)
-  assert_refused("state.loss is assigned", function(_, _, state) state.loss = 0 end)
+  assert_refused("unit.master is assigned", function(ctx) ctx.unit.master = ctx.unit.master * 2 end)
+  assert_refused("unit.mine is assigned", function(ctx) ctx.unit.mine = 1 end)
+  assert_refused("ctx.loss is assigned", function(ctx) ctx.loss = 0 end)
 end
 
 function TestAction:test_a_returned_value_is_an_error()
-  assert_refused("returned a tensor", function(_, unit) return unit.master * 2 end)
+  assert_refused("returned a tensor", function(ctx) return ctx.unit.master * 2 end)
   assert_refused("returned a boolean", function() return nil, true end)
   trainer_with(function() return nil end):step(batch())
 end
@@ -114,13 +121,13 @@ function TestAction:test_another_shape_or_memory_is_an_error()
     function(unit) unit.master:resize_{1} end, function(unit) unit.master:set_(zt.zeros{3}) end,
     function(unit) unit.master:set_(unit.master:clone()) end,
   } do
-    assert_refused("the action gave unit.master, which is float32[", function(_, unit) change(unit) end)
+    assert_refused("the action gave ctx.unit.master, which is float32[", function(ctx) change(ctx.unit) end)
   end
 end
 
 function TestAction:test_without_a_unit()
   local unit_seen, divisor = 1, nil
-  trainer_with(function(_, unit, state) unit_seen, divisor = unit, state.grad_divisor end, "none"):step(batch())
+  trainer_with(function(ctx) unit_seen, divisor = ctx.unit, ctx.grad_divisor end, "none"):step(batch())
   lu.assertNil(unit_seen)
   lu.assertTrue(divisor > 0)
 end
@@ -134,18 +141,19 @@ function TestResourceCheck:setUp() ffi.C.setenv("ZT_CHECK_RESOURCES", "1", 1) en
 function TestResourceCheck:tearDown() ffi.C.setenv("ZT_CHECK_RESOURCES", "0", 1) end
 
 function TestResourceCheck:test_undeclared_fields_are_errors()
-  assert_refused('the action touches unit.master and does not declare it: add "master"', function(_, unit) return unit.master end)
-  assert_refused('add "grad" to its reads or writes', function(_, unit) return unit.grad_shard end)
-  trainer_with(function(_, unit) return nil, unit.name == "" or nil end):step(batch())
+  local undeclared = 'the action touches ctx.unit.master and does not declare it: add "master"'
+  assert_refused(undeclared, function(ctx) return ctx.unit.master end)
+  assert_refused('add "grad" to its reads or writes', function(ctx) return ctx.unit.grad_shard end)
+  trainer_with(function(ctx) return nil, ctx.unit.name == "" or nil end):step(batch())
 end
 
 function TestResourceCheck:test_changes_of_what_is_only_read_are_errors()
   local try = step_with
-  local function halve(_, unit) unit.master:mul_(0.5) end
-  lu.assertErrorMsgContains("changed the param of unit 1", try, {"master"}, {}, halve)
+  local function halve(ctx) ctx.unit.master:mul_(0.5) end
+  lu.assertErrorMsgContains("changed the param of unit 'embedding'", try, {"master"}, {}, halve)
   try({}, {"master"}, halve)
   try({"master", "grad"}, {}, function() end)
-  local function clear(_, unit) unit.grad_shard:zero_() end
+  local function clear(ctx) ctx.unit.grad_shard:zero_() end
   lu.assertErrorMsgContains('add "grad" to its writes', try, {"grad"}, {"master"}, clear)
 end
 
@@ -164,10 +172,12 @@ end
 
 function TestPass:test_only_actions_may_change()
   lu.assertStrContains(apply(function() end), "micro_batches=2")
-  lu.assertErrorMsgContains("the pass change sets program.micro_batches", apply, function(p) p.micro_batches = 4 end)
-  lu.assertErrorMsgContains("the pass change sets program.mode", apply, function(p) p.mode = "eval" end)
-  lu.assertErrorMsgContains("the pass change sets program.units", apply, function(p) p.units = {} end)
-  lu.assertStrContains(apply(function(p) return {actions = p.actions} end), "micro_batches=2")
+  lu.assertErrorMsgContains("the pass change: it sets program.micro_batches", apply, function(p) p.micro_batches = 4 end)
+  lu.assertErrorMsgContains("the pass change: it sets program.mode", apply, function(p) p.mode = "eval" end)
+  lu.assertErrorMsgContains("it sets 0 unit plans for the ", apply, function(p) p.units = {} end)
+  lu.assertErrorMsgContains("it sets program.unit, which would have no effect", apply, function(p) p.unit = 1 end)
+  lu.assertStrContains(apply(function(p) p.precision.params = "bf16" end), "params=bf16")
+  lu.assertErrorMsgContains("it returned a program without 'units'", apply, function(p) return {actions = p.actions} end)
 end
 
 -- A pass that says along which axes it differs is called once for each place along them, and sees no other coordinate.

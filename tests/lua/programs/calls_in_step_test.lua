@@ -53,7 +53,7 @@ end
 
 function TestCallsInStep:test_an_action_that_calls_its_trainer()
   local trainer
-  local look = zt.action{name = "LOOK", run = function() trainer:evaluate(batch(1)) end}
+  local look = zt.action{name = "LOOK", start = function() trainer:evaluate(batch(1)) end}
   local pass = zt.pass{name = "look", phase = "overlap", actions = {look}, apply = function(program)
     if program.mode == "train" then table.insert(program.actions, look(0)) end
     return program

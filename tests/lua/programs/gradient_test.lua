@@ -42,7 +42,8 @@ end
 
 -- Returns a pass that halves each unit's gradient before NORM.
 local function halved(name)
-  local half = zt.action{name = name, reads = {"grad"}, writes = {"grad"}, run = function(_, unit) unit.grad_shard:mul_(0.5) end}
+  local function halve(ctx) ctx.unit.grad_shard:mul_(0.5) end
+  local half = zt.action{name = name, reads = {"grad"}, writes = {"grad"}, start = halve}
   return zt.pass{name = name, phase = "overlap", mesh = mesh, actions = {half}, apply = function(program, info)
     if program.mode ~= "train" then return program end
     local list = {}
@@ -133,9 +134,9 @@ end
 -- An action gets the undivided sum of gradients and its divisor.
 function TestGradient:test_an_action_knows_the_divisor()
   local squares, scale = 0, nil
-  local look = zt.action{name = "LOOK_AT_GRADIENT", reads = {"grad", "scalars"}, run = function(_, unit, state)
-    squares = squares + (unit.grad_shard / state.grad_divisor):pow(2):sum():item()
-    scale = state.grad_divisor
+  local look = zt.action{name = "LOOK_AT_GRADIENT", reads = {"grad", "scalars"}, start = function(ctx)
+    squares = squares + (ctx.unit.grad_shard / ctx.grad_divisor):pow(2):sum():item()
+    scale = ctx.grad_divisor
   end}
   local pass = zt.pass{name = "look", phase = "overlap", mesh = mesh, actions = {look}, apply = function(program)
     local actions = {}

@@ -84,7 +84,7 @@ function TestLoss:test_errors_name_the_script_and_the_layer()
   local field = message(cross_entropy, {labels = "label"})
   for _, text in ipairs {tail, vector, field} do
     lu.assertStrMatches(text, "[^\n]*loss_test%.lua:%d+: layer '[^']+' %(loss%): in its function at [^\n]*loss_test%.lua:%d+: .*")
-    lu.assertNil(text:find("zt/loss.lua", 1, true), text)
+    lu.assertNil(text:find("zt/layers/loss.lua", 1, true), text)
   end
   lu.assertStrContains(vector, "returned a tensor of the shape [4, 6, 11], and the loss 'loss' needs a scalar tensor: let it "
     .. "return the mean over the micro-batch's samples, as reduction = 'mean' says")

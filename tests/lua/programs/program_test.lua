@@ -143,8 +143,8 @@ function TestProgram:test_mistakes()
   lu.assertErrorMsgContains("zt.program.micro_batches must be at least 1", zt.program, model(), {micro_batches = 0})
   lu.assertErrorMsgContains("argument 2", zt.program(model(), {}).apply, zt.program(model(), {}), "recompute")
   lu.assertErrorMsgContains("there is no rank 3", program_of(1).text, program_of(1), 3)
-  lu.assertErrorMsgContains("unknown resource 'weights'", zt.action, {name = "A", reads = {"weights"}, run = print})
-  local function declare(reads) return zt.action{name = "DECLARED_TWICE", reads = reads, run = function() end} end
+  lu.assertErrorMsgContains("unknown resource 'weights'", zt.action, {name = "A", reads = {"weights"}, start = print})
+  local function declare(reads) return zt.action{name = "DECLARED_TWICE", reads = reads, start = function() end} end
   declare{"grad"}
   declare{"grad"}
   lu.assertErrorMsgContains("'DECLARED_TWICE' is registered already with other resources", declare, {"param"})

@@ -9,17 +9,17 @@ local faults = {active = nil}
 -- finds by the index of its unit. Each rank has a Lua state of its own.
 local saved = {}
 
-local function copy_grad(_, unit) saved[unit.index] = unit.grad:clone() end
-local function restore_grad(_, unit) unit.grad:copy_(saved[unit.index]) end
+local function copy_grad(ctx) saved[ctx.unit.index] = ctx.unit.grad:clone() end
+local function restore_grad(ctx) ctx.unit.grad:copy_(saved[ctx.unit.index]) end
 
-local save = zt.action{name = "FAULT_SAVE", run = copy_grad}
-local save_sum = zt.action{name = "FAULT_SAVE_SUM", reads = {"grad"}, run = copy_grad}
-local restore = zt.action{name = "FAULT_RESTORE", run = restore_grad}
-local restore_sum = zt.action{name = "FAULT_RESTORE_SUM", reads = {"grad"}, run = restore_grad}
+local save = zt.action{name = "FAULT_SAVE", start = copy_grad}
+local save_sum = zt.action{name = "FAULT_SAVE_SUM", reads = {"grad"}, start = copy_grad}
+local restore = zt.action{name = "FAULT_RESTORE", start = restore_grad}
+local restore_sum = zt.action{name = "FAULT_RESTORE_SUM", reads = {"grad"}, start = restore_grad}
 
 local function change(name, fn)
-  return zt.action{name = name, reads = {"grad"}, run = function(_, unit)
-    if unit.grad_shard then fn(unit.grad_shard) end
+  return zt.action{name = name, reads = {"grad"}, start = function(ctx)
+    if ctx.unit.grad_shard then fn(ctx.unit.grad_shard) end
   end}
 end
 
@@ -143,10 +143,10 @@ faults.list.stale_parameter = {
   end,
   plant = function()
     local touched = {"param", "master"}
-    local function copy(_, unit) saved[unit.index] = unit.full:clone() end
-    local function put_back(_, unit) unit.full:copy_(saved[unit.index]) end
-    local keep = zt.action{name = "FAULT_KEEP", reads = touched, run = copy}
-    local back = zt.action{name = "FAULT_STALE", reads = touched, run = put_back}
+    local function copy(ctx) saved[ctx.unit.index] = ctx.unit.full:clone() end
+    local function put_back(ctx) ctx.unit.full:copy_(saved[ctx.unit.index]) end
+    local keep = zt.action{name = "FAULT_KEEP", reads = touched, start = copy}
+    local back = zt.action{name = "FAULT_STALE", reads = touched, start = put_back}
     local target
     return edited(function(list, action)
       if action.kind == "COUNT" then target = nil end
@@ -175,7 +175,8 @@ faults.list.tie_of_the_first_parameter = {
   end,
   plant = function()
     local first
-    local rest = zt.action{name = "FAULT_REST", reads = {"grad"}, run = function(_, unit)
+    local rest = zt.action{name = "FAULT_REST", reads = {"grad"}, start = function(ctx)
+      local unit = ctx.unit
       local begin = first[unit.index]
       local count = unit.grad:numel() - begin
       unit.grad:narrow(0, begin, count):copy_(saved[unit.index]:narrow(0, begin, count))

@@ -43,7 +43,7 @@ class FailHandler : public ActionHandler {
 
 KindId fail_kind() {
   static const KindId id = [] {
-    Kind kind{"FAIL_ONCE", Target::none, false, "fails if it is armed",
+    Kind kind{"FAIL_ONCE", Index::none, false, "fails if it is armed",
               [](const Action&, const ModelInfo&) { return Resources{}; }};
     kind.role = Role::residency;  // steps by hand let such actions stand between forwards
     return register_kind(std::move(kind));

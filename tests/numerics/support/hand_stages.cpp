@@ -15,7 +15,7 @@ struct Transfers {
 
 const Transfers& transfers() {
   static const auto add = [](const char* name, bool is_send, const char* channel, auto resources) {
-    Kind kind{name, Target::position, true, "moves a value between stages", resources};
+    Kind kind{name, Index::position, true, "moves a value between stages", resources};
     kind.role = Role::transfer;
     kind.axes = [](const Action&, const ModelInfo&) { return std::vector<std::vector<std::string>>{}; };
     kind.message = [is_send, channel](const Action& action) {

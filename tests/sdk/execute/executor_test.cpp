@@ -46,7 +46,7 @@ class FakeHandler : public ActionHandler {
 };
 
 // Registers a kind that reads and writes these resources of its target.
-KindId register_fake(const char* name, Target target, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
+KindId register_fake(const char* name, Index target, std::vector<ResourceId> reads, std::vector<ResourceId> writes) {
   return register_kind({name, target, false, "", [=](const Action& action, const ModelInfo&) {
                           Resources resources;
                           for (const ResourceId each : reads) resources.reads.push_back({each, action.target});
@@ -57,7 +57,7 @@ KindId register_fake(const char* name, Target target, std::vector<ResourceId> re
 
 // Registers a kind that writes slice `part` of `parts` of its target's parameters: "FAKE_SLICE 0 part=1 parts=4".
 KindId register_slice() {
-  return register_kind({"FAKE_SLICE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
+  return register_kind({"FAKE_SLICE", Index::unit, false, "", [](const Action& action, const ModelInfo&) {
                           const auto part = static_cast<int32_t>(action.number("part", 0));
                           const auto parts = static_cast<int32_t>(action.number("parts", 1));
                           return Resources{{}, {{resource::param, action.target, -1, part, parts}}};
@@ -65,7 +65,7 @@ KindId register_slice() {
 }
 
 KindId register_free() {
-  return register_kind({"FAKE_FREE", Target::unit, false, "", [](const Action& action, const ModelInfo&) {
+  return register_kind({"FAKE_FREE", Index::unit, false, "", [](const Action& action, const ModelInfo&) {
                           return Resources{{}, {}, {{resource::param, action.target}}};
                         }});
 }
@@ -76,13 +76,13 @@ class ExecutorTest : public ::testing::Test {
   void make(const Lines& actions, const BufferOf& buffer_of = nullptr) {
     const auto handler = std::make_shared<FakeHandler>(lines_);
     Executor::Handlers handlers;
-    handlers[register_fake("FAKE_WRITE", Target::unit, {}, {resource::param})] = handler;
-    handlers[register_fake("FAKE_READ", Target::unit, {resource::param}, {})] = handler;
-    handlers[register_fake("FAKE_GRAD", Target::unit, {resource::grad}, {})] = handler;
-    handlers[register_fake("FAKE_GRAD_WRITE", Target::unit, {}, {resource::grad})] = handler;
+    handlers[register_fake("FAKE_WRITE", Index::unit, {}, {resource::param})] = handler;
+    handlers[register_fake("FAKE_READ", Index::unit, {resource::param}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD", Index::unit, {resource::grad}, {})] = handler;
+    handlers[register_fake("FAKE_GRAD_WRITE", Index::unit, {}, {resource::grad})] = handler;
     handlers[register_slice()] = handler;
     handlers[register_free()] = handler;
-    handlers[register_fake("FAKE_NOTHING", Target::none, {}, {})] = handler;
+    handlers[register_fake("FAKE_NOTHING", Index::none, {}, {})] = handler;
     RankProgram program;
     for (const std::string& action : actions) program.actions.push_back(parse_action(action));
     const auto complete = [this](int unit) { lines_.push_back("complete " + std::to_string(unit)); };

@@ -13,7 +13,7 @@ namespace {
 
 // Kinds that move a value to the stage after or before, along axis pp.
 KindId message_kind(const char* name, bool is_send) {
-  Kind kind{name, Target::position, true, "moves a value", [is_send](const Action& action, const ModelInfo&) {
+  Kind kind{name, Index::position, true, "moves a value", [is_send](const Action& action, const ModelInfo&) {
               const Resource value{resource::value, action.target, action.micro_batch};
               return is_send ? Resources{{value}, {}} : Resources{{}, {value}};
             }};

@@ -160,15 +160,15 @@ TEST(Action, NamesThePartOfTheGradientItSums) {
 }
 
 TEST(Kinds, AreFoundByNameAndStayOpen) {
-  EXPECT_EQ(kind(kind_id("REDUCE_GRAD")).target, Target::unit);
+  EXPECT_EQ(kind(kind_id("REDUCE_GRAD")).target, Index::unit);
   EXPECT_EQ(kind_id("F"), Kinds::get().forward);
   const auto nothing = [](const Action&, const ModelInfo&) { return Resources{}; };
-  const KindId id = register_kind({"AVERAGE", Target::unit, false, "averages the weights", nothing});
-  EXPECT_EQ(register_kind({"AVERAGE", Target::unit, false, "again", nothing}), id);
+  const KindId id = register_kind({"AVERAGE", Index::unit, false, "averages the weights", nothing});
+  EXPECT_EQ(register_kind({"AVERAGE", Index::unit, false, "again", nothing}), id);
   EXPECT_EQ(kind(id).doc, "averages the weights");
   EXPECT_EQ(action_text(parse_action("AVERAGE 3 every=4")), "AVERAGE 3 every=4");
   EXPECT_EQ(misuse_of([&] {
-              register_kind({"AVERAGE", Target::none, false, "", nothing});
+              register_kind({"AVERAGE", Index::none, false, "", nothing});
             }),
             "the action kind 'AVERAGE' is registered already with another target: choose another name, or give the same "
             "declaration again");
@@ -176,19 +176,19 @@ TEST(Kinds, AreFoundByNameAndStayOpen) {
     return Resources{{{resource::state, action.target}}, {}};
   };
   EXPECT_NE(misuse_of([&] {
-              register_kind({"AVERAGE", Target::unit, false, "averages the weights", reads_state});
+              register_kind({"AVERAGE", Index::unit, false, "averages the weights", reads_state});
             }).find("'AVERAGE' is registered already with other resources that it reads, writes or frees"),
             std::string::npos);
   EXPECT_NE(misuse_of([&] {
-              register_kind({"AVERAGE", Target::unit, true, "averages the weights", nothing});
+              register_kind({"AVERAGE", Index::unit, true, "averages the weights", nothing});
             }).find("'AVERAGE' is registered already with no micro-batch"),
             std::string::npos);
   EXPECT_NE(misuse_of([&] {
-              register_kind({"average", Target::none, false, "", nothing});
+              register_kind({"average", Index::none, false, "", nothing});
             }).find("upper-case"),
             std::string::npos);
   EXPECT_NE(misuse_of([&] {
-              register_kind({"EMPTY", Target::none, false, "", nullptr});
+              register_kind({"EMPTY", Index::none, false, "", nullptr});
             }).find("declares no resources"),
             std::string::npos);
   EXPECT_NE(misuse_of([] { kind_id("REDUCE_GRADS"); }).find("did you mean 'REDUCE_GRAD'"), std::string::npos);

@@ -33,10 +33,10 @@ TEST(Verify, GradientsAreSentInTheProgramsType) {
 }
 
 TEST(Verify, NodeSharedParametersAreNotUsedWhileOtherRanksUpdate) {
-  const Kind reads{"READ_PARAM", Target::unit, false, "reads parameters", [](const Action& action, const ModelInfo&) {
+  const Kind reads{"READ_PARAM", Index::unit, false, "reads parameters", [](const Action& action, const ModelInfo&) {
                      return Resources{{{resource::param, action.target}}, {}};
                    }};
-  const Kind writes{"WRITE_MASTER", Target::unit, false, "writes parameters", [](const Action& action, const ModelInfo&) {
+  const Kind writes{"WRITE_MASTER", Index::unit, false, "writes parameters", [](const Action& action, const ModelInfo&) {
                       return Resources{{}, {{resource::master, action.target}, {resource::param, action.target}}};
                     }};
   register_kind(reads);

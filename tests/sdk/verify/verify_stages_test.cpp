@@ -11,13 +11,13 @@ namespace {
 // Kinds that move a position's output and its gradient.
 void register_moves() {
   const auto resource = [](ResourceId kind, const Action& action) { return Resource{kind, action.target, action.micro_batch}; };
-  register_kind({"GIVE_VALUE", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+  register_kind({"GIVE_VALUE", Index::position, true, "", [=](const Action& action, const ModelInfo&) {
                    return Resources{{}, {resource(resource::value, action)}};
                  }});
-  register_kind({"GIVE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+  register_kind({"GIVE_GRAD", Index::position, true, "", [=](const Action& action, const ModelInfo&) {
                    return Resources{{}, {resource(resource::value_grad, action)}};
                  }});
-  register_kind({"TAKE_GRAD", Target::position, true, "", [=](const Action& action, const ModelInfo&) {
+  register_kind({"TAKE_GRAD", Index::position, true, "", [=](const Action& action, const ModelInfo&) {
                    return Resources{{resource(resource::value_grad, action)}, {}, {resource(resource::value_grad, action)}};
                  }});
 }

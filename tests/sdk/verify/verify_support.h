@@ -78,7 +78,7 @@ inline Edit both(Edit a, Edit b) {
 inline Edit extra_reduction_at(int at) {
   return [at](Lines& lines) {
     register_kind(
-        {"SUM_LOG", Target::none, false, "sums what is logged", [](const Action&, const ModelInfo&) { return Resources{}; }});
+        {"SUM_LOG", Index::none, false, "sums what is logged", [](const Action&, const ModelInfo&) { return Resources{}; }});
     lines.insert(lines.begin() + at, "SUM_LOG axes=[\"dp\"]");
   };
 }

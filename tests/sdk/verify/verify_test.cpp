@@ -201,7 +201,7 @@ TEST(Verify, CountsTheCollectivesOfLayers) {
 // Ranks wait for each other in a cycle over two axes, although on each communicator all ranks have the same order.
 TEST(Verify, FindsDeadlocksAcrossAxes) {
   const auto nothing = [](const Action&, const ModelInfo&) { return Resources{}; };
-  register_kind({"GATHER_LOG", Target::none, false, "gathers what is logged", nothing});
+  register_kind({"GATHER_LOG", Index::none, false, "gathers what is logged", nothing});
   const MeshShape mesh({{"dp", 2}, {"tp", 2}}, 4);
   const auto with_order = [](const char* first, const char* second) {
     RankProgram program = base_program({}, Mode::train, 1);
@@ -240,10 +240,10 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
       return writes ? Resources{{}, all} : Resources{all, {}};
     };
   };
-  register_kind({"AVERAGE", Target::unit, false, "", touching(resource::master, true)});
-  register_kind({"NOISE", Target::unit, false, "", touching(resource::grad, true)});
-  register_kind({"LOOK", Target::position, false, "", touching(resource::value, false)});
-  register_kind({"LOOK_FAR", Target::none, false, "", [](const Action&, const ModelInfo&) {
+  register_kind({"AVERAGE", Index::unit, false, "", touching(resource::master, true)});
+  register_kind({"NOISE", Index::unit, false, "", touching(resource::grad, true)});
+  register_kind({"LOOK", Index::position, false, "", touching(resource::value, false)});
+  register_kind({"LOOK_FAR", Index::none, false, "", [](const Action&, const ModelInfo&) {
                    return Resources{{{resource::param, 77}}, {}};
                  }});
   const auto refusals = [](const Edit& edit) {

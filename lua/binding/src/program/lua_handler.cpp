@@ -1,201 +1,153 @@
 #include "program/lua_handler.h"
 
-#include <cmath>
-#include <sstream>
+#include <algorithm>
 
 #include "arguments.h"
-#include "box.h"
+#include "object.h"
+#include "program/script_record.h"
 #include "program/values.h"
 #include "zt/base/error.h"
-#include "zt/base/tensor.h"
+#include "zt/execute/gradient_sum.h"
 
 namespace zt::lua {
 
 namespace {
 
-// A table for a script that may only be read. A name in `names` without a field reads as nil; any other name is an error.
-struct ScriptRecord {
-  std::string name;   // "unit"
-  std::string names;  // "index name master"
-  Value::Table fields;
-  std::map<std::string, ScriptRecord> parts = {};  // fields that are records
-  std::string undeclared = {};                     // "full=param": fields that the action must not touch, and their resource
-  struct Shown {
-    std::string name;
-    at::Tensor view, own;  // what the script gets of a tensor, and the tensor
-  };
-  std::vector<Shown> tensors = {};
-};
+// What an action of a script sees.
+class Shown {
+ public:
+  // `declared`: what the action may touch; null for everything. `target`: a unit of the action's bucket, or its target.
+  Shown(const Action& action, int target, const StepState& state, const Resources* declared)
+      : action_(action), target_(target), state_(state), declared_(declared) {}
 
-std::vector<std::string> words(const std::string& text) {
-  std::istringstream stream(text);
-  return {std::istream_iterator<std::string>(stream), {}};
-}
-
-// __index(record, key), for a key without a field. Upvalues: the record's name, the names that may be read, those that the action
-// has not declared.
-int read_field(lua_State* L) {
-  const std::string key = text_of(L, 2);
-  for (const std::string& word : words(lua_tostring(L, lua_upvalueindex(3)))) {
-    if (!word.starts_with(key + "=")) continue;
-    misuse("the action touches {}.{} and does not declare it: add \"{}\" to its reads or writes (found by ZT_CHECK_RESOURCES)",
-           lua_tostring(L, lua_upvalueindex(1)), key, word.substr(key.size() + 1));
+  ScriptRecord record(bool is_replaced) {
+    const Index of = kind(action_.kind).target;
+    for (const auto& [name, value] :
+         {std::pair<const char*, Value>{"step", state_.step}, {"loss", state_.loss}, {"grad_norm", state_.grad_norm},
+          {"grad_divisor", state_.grad_divisor}})
+      ctx_.add(name, value);
+    ctx_.names += " unit position layer buffer out";
+    if (of != Index::none) add_target(of);
+    for (const Resource& used : buffers_used(action_, *state_.model)) {
+      const bool is_of_other_unit = type_of(used.type).index == Index::unit && used.index != target_;
+      if (!is_of_other_unit) ctx_.add_tensor({"buffer." + type_of(used.type).name, state_.pass_buffer(used.type, used.index)});
+    }
+    if (is_replaced) add_output();
+    return std::move(ctx_);
   }
-  const std::vector<std::string> names = words(lua_tostring(L, lua_upvalueindex(2)));
-  if (std::find(names.begin(), names.end(), key) != names.end()) return 0;
-  misuse("{}.{} does not exist{}", lua_tostring(L, lua_upvalueindex(1)), key, suggest(key, names));
-}
 
-[[noreturn]] void refuse_assignment(const std::string& record, const std::string& key) {
-  misuse("{}.{} is assigned, which would have no effect: change tensors in place, as in unit.master:copy_(values)", record, key);
-}
-
-// __newindex(record, key, value)
-int assign_field(lua_State* L) {
-  refuse_assignment(lua_tostring(L, lua_upvalueindex(1)), text_of(L, 2));
-}
-
-void push_record(lua_State* L, const ScriptRecord& record) {
-  push(L, Value(record.fields));
-  for (const auto& [field, part] : record.parts) {
-    push_record(L, part);
-    lua_setfield(L, -2, field.c_str());
+ private:
+  bool is_declared(ResourceId type) const {
+    if (!declared_) return true;
+    return std::ranges::find(declared_->reads, type, &Resource::type) != declared_->reads.end() ||
+           std::ranges::find(declared_->writes, type, &Resource::type) != declared_->writes.end();
   }
-  lua_newtable(L);
-  for (const auto& [event, function] : {std::pair{"__index", &guarded<read_field>}, {"__newindex", &guarded<assign_field>}}) {
-    lua_pushstring(L, record.name.c_str());
-    lua_pushstring(L, record.names.c_str());
-    lua_pushstring(L, record.undeclared.c_str());
-    lua_pushcclosure(L, function, 3);
-    lua_setfield(L, -2, event);
-  }
-  lua_setmetatable(L, -2);
-}
 
-// Pushes a shallow copy of the table at `index`.
-void push_copy(lua_State* L, int index) {
-  index = absolute(L, index);
-  lua_newtable(L);
-  for (lua_pushnil(L); lua_next(L, index);) {
-    lua_pushvalue(L, -2);
-    lua_insert(L, -2);
-    lua_rawset(L, -4);
-  }
-}
-
-bool is_same(lua_State* L, int a, int b) {
-  if (lua_rawequal(L, a, b)) return true;
-  const bool are_numbers = lua_type(L, a) == LUA_TNUMBER && lua_type(L, b) == LUA_TNUMBER;
-  return are_numbers && std::isnan(lua_tonumber(L, a)) && std::isnan(lua_tonumber(L, b));
-}
-
-// Throws Misuse if a field of the record at `index` differs from the copy at `copy`: then the script has assigned it.
-void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int copy) {
-  const auto check = [&](const std::string& key) {
-    lua_pushlstring(L, key.data(), key.size());
-    lua_rawget(L, index);
-    lua_pushlstring(L, key.data(), key.size());
-    lua_rawget(L, copy);
-    if (!is_same(L, -1, -2)) refuse_assignment(record.name, key);
-    lua_pop(L, 2);
-  };
-  for (const auto& [key, value] : record.fields) check(key);
-  for (const auto& [key, part] : record.parts) check(key);
-}
-
-// Throws Misuse if the script has given a view other memory or another shape, which the tensor itself does not have.
-void check_views(const ScriptRecord& record) {
-  for (const auto& [name, view, own] : record.tensors) {
-    if (is_view_of(view, own)) continue;
-    misuse(
-        "the action gave {}.{}, which is {}, another shape or memory: change its elements in place, as in unit.master:copy_(values)",
-        record.name, name, describe(own));
-  }
-  for (const auto& [key, part] : record.parts) check_views(part);
-}
-
-void add_view(ScriptRecord& record, const std::string& name, const at::Tensor& own) {
-  record.tensors.push_back({name, own.detach(), own});
-  record.fields[name] = record.tensors.back().view;
-}
-
-// Adds a tensor of a resource under its name, "grad_shard" or "state.exp_avg". An undefined one, and a buffer that may hold
-// another unit's values now, reads as nil.
-void add_tensor(ScriptRecord& record, const NamedTensor& named) {
-  const size_t dot = named.name.find('.');
-  const std::string field = named.name.substr(0, dot);
-  record.names += " " + field;
-  if (!named.tensor.defined() || named.memory == Memory::slot) return;
-  if (dot == std::string::npos) {
-    add_view(record, field, named.tensor);
-    return;
-  }
-  ScriptRecord& part = record.parts[field];
-  const std::string name = named.name.substr(dot + 1);
-  part.name = record.name + "." + field;
-  part.names += " " + name;
-  add_view(part, name, named.tensor);
-}
-
-// Shows the tensors of all resources of the unit. `declared`: what the action may touch; null for everything.
-ScriptRecord unit_record(const StepState& state, int index, const Resources* declared) {
-  ScriptRecord record{"unit", "index name", {{"index", index}, {"name", state.model->units.at(index).name}}};
-  const auto is_declared = [&](ResourceId type) {
-    return !declared || std::ranges::find(declared->reads, type, &Resource::type) != declared->reads.end() ||
-           std::ranges::find(declared->writes, type, &Resource::type) != declared->writes.end();
-  };
-  for (const ResourceId type : resource_ids()) {
-    const TensorsOf* tensors = tensors_of(type);
-    if (!tensors || type_of(type).index != Index::unit) continue;
-    record.names += " " + type_of(type).name;
-    for (const NamedTensor& named : (*tensors)({.type = type, .index = index}, state)) {
-      if (is_declared(type)) add_tensor(record, named);
-      else record.undeclared += fmt::format("{}={} ", named.name.substr(0, named.name.find('.')), type_of(type).name);
+  // Shows the tensors of all resources of the target. A slot that may hold another unit's values now reads as nil.
+  void add_target(Index of) {
+    ScriptRecord& record = ctx_.part(word_of(of));
+    record.add("index", target_);
+    record.add("name", owner_name(of, target_, *state_.model));
+    if (of == Index::unit) {
+      const Unit& unit = state_.units.at(target_);
+      record.add("first", unit.rank * unit.layout.chunk);
+      record.add("params", unit_params(*state_.model, target_));
+    }
+    for (const ResourceId type : resource_ids()) {
+      const TensorsOf* tensors = tensors_of(type);
+      if (!tensors || type_of(type).index != of || type_of(type).is_of_pass) continue;
+      const Resource resource{.type = type, .index = target_, .micro_batch = type_of(type).has_micro_batch ? action_.micro_batch : -1};
+      if (type_of(type).has_micro_batch && action_.micro_batch < 0) continue;
+      // The outputs of a position and their gradients have the same names.
+      ScriptRecord& place = of == Index::position ? record.part(type_of(type).name) : record;
+      if (of == Index::unit) place.names += " " + type_of(type).name;  // nil, where the unit has none
+      for (NamedTensor named : (*tensors)(resource, state_)) {
+        if (named.memory == Memory::slot) named.tensor.reset();
+        const size_t dot = named.name.find('.');
+        const std::string field = named.name.substr(0, dot);
+        if (is_declared(type) && !named.param.empty() && named.tensor.defined())  // state of one parameter: unit.state.NAME[param]
+          place.part(field).part(named.name.substr(dot + 1)).add_view(named.param, named.tensor);
+        else if (is_declared(type)) place.add_tensor(named);
+        else place.undeclared += fmt::format("{}={} ", field, type_of(type).name);
+      }
     }
   }
-  return record;
-}
 
-ScriptRecord state_record(const StepState& state) {
-  return {"state", "step loss grad_norm grad_divisor",
-          Value::Table{
-              {"step", state.step}, {"loss", state.loss}, {"grad_norm", state.grad_norm}, {"grad_divisor", state.grad_divisor}}};
+  // Shows what a replaced kind fills, and what it fills it from, also in slots: they hold this unit's values now.
+  void add_output() {
+    const Kinds& kinds = Kinds::get();
+    const Unit& unit = state_.units.at(target_);
+    ScriptRecord& record = ctx_.parts.at("unit");
+    if (action_.kind == kinds.unshard) {
+      ctx_.add_view("out", unit.full);
+    } else if (action_.kind == kinds.replicate_grad) {
+      ctx_.add_view("out", unit.grad_shard);
+    } else {
+      ctx_.add_view("out", summed_part(unit, action_.gradient_part()));
+      if (!record.fields.contains("grad")) record.add_view("grad", unit.grad);
+    }
+  }
+
+  const Action& action_;
+  int target_;
+  const StepState& state_;
+  const Resources* declared_;
+  ScriptRecord ctx_{"ctx", ""};
+};
+
+// What a script has put into the places of no parameter would count in the norm.
+void clear_sum(const StepState& state, int unit, GradientPart part) {
+  const Unit& of = state.units.at(unit);
+  clear_gaps(*state.model, unit, summed_part(of, part), sums_parts(of) ? of.rank * of.layout.chunk : 0);
 }
 
 }  // namespace
 
-Work LuaHandler::start(const Action& action, StepState& state) {
-  const bool has_unit = action.target >= 0;
+std::vector<std::string> replaceable_kinds() {
+  const Kinds& kinds = Kinds::get();
+  return {kind(kinds.reduce_grad).name, kind(kinds.replicate_grad).name, kind(kinds.unshard).name};
+}
+
+Work LuaHandler::call(const Action& action, int target, StepState& state) {
   const Resources declared = resources_of(action, *state.model);
-  const ScriptRecord unit =
-      has_unit ? unit_record(state, action.target, checks_ ? &declared : nullptr) : ScriptRecord{"unit", "", {}};
-  const ScriptRecord step = state_record(state);
-  lua_State* L = run_->begin();
+  const bool is_replaced = std::ranges::count(replaceable_kinds(), name_) > 0;
+  const ScriptRecord ctx = Shown(action, target, state, checks_ ? &declared : nullptr).record(is_replaced);
+  lua_State* L = start_->begin();
   const int function = lua_gettop(L);
   const StackScope restored(L, function - 1);
-  if (has_unit) push_record(L, unit);
-  else lua_pushnil(L);
-  push_record(L, step);
-  if (has_unit) push_copy(L, -2);
-  else lua_pushnil(L);
-  push_copy(L, -2);
-  const int unit_at = function + 1, step_at = function + 2, unit_copy = function + 3, step_copy = function + 4;
+  push_record(L, ctx);
+  push_copy(L, ctx, -1);
+  const int ctx_at = function + 1, copy_at = function + 2;
   lua_pushvalue(L, function);
+  lua_pushvalue(L, ctx_at);
   push(L, to_value(action));
-  lua_pushvalue(L, unit_at);
-  lua_pushvalue(L, step_at);
-  run_->call(3, LUA_MULTRET);
-  for (int result = step_copy + 1; result <= lua_gettop(L); ++result) {
+  start_->call(2, LUA_MULTRET);
+  Work work;
+  for (int result = copy_at + 1; result <= lua_gettop(L); ++result) {
     if (lua_isnil(L, result)) continue;
-    misuse(
-        "the action {} returned {}: an action returns nothing; it changes tensors in place, and waits for works that it starts",
-        name_, type_text(L, result));
+    if (result == copy_at + 1 && object_tag(L, result) == &tag_of<Work>()) {
+      work = *check<Work>(L, result);
+      continue;
+    }
+    misuse("the action {} returned {}: an action changes tensors in place, and returns nothing or the Work that it has started",
+           name_, type_text(L, result));
   }
-  if (has_unit) check_unchanged(L, unit, unit_at, unit_copy);
-  check_views(unit);
-  check_unchanged(L, step, step_at, step_copy);
-  if (writes_master_ && has_unit) state.units.at(action.target).round_master();
-  return {};
+  check_unchanged(L, ctx, ctx_at, copy_at);
+  return work;
+}
+
+Work LuaHandler::start(const Action& action, StepState& state) {
+  const Index of = kind(action.kind).target;
+  const GradientPart part = action.kind == Kinds::get().reduce_grad ? action.gradient_part() : GradientPart::whole;
+  std::vector<Work> works;
+  for (const int target : of == Index::unit ? action.units() : std::vector<int>{action.target}) {
+    Work work = call(action, target, state);
+    if (of == Index::unit && writes_master_) work = then(work, [&unit = state.units.at(target)] { unit.round_master(); });
+    if (action.kind == Kinds::get().reduce_grad) work = then(work, [&state, target, part] { clear_sum(state, target, part); });
+    if (part != GradientPart::whole) work = then(work, [&unit = state.units.at(target), part] { accumulate(unit, part); });
+    works.push_back(std::move(work));
+  }
+  return all_of(std::move(works));
 }
 
 }  // namespace zt::lua

@@ -14,6 +14,7 @@ namespace {
 struct ProgramOptions {
   int micro_batches = 1, eval_micro_batches = 1;
   Value precision = "fp32";
+  std::vector<std::string> inputs_need_grad;
 };
 
 const Schema<ProgramOptions>& program_schema() {
@@ -23,7 +24,9 @@ const Schema<ProgramOptions>& program_schema() {
                                  .optional<int>("eval_micro_batches", &ProgramOptions::eval_micro_batches,
                                                 "the same for evaluation and inference", at_least(1))
                                  .optional("precision", &ProgramOptions::precision,
-                                           "dtype of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}");
+                                           "dtype of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}")
+                                 .optional("inputs_need_grad", &ProgramOptions::inputs_need_grad,
+                                           "batch fields of which trainer:input_gradients gives the gradients");
   return schema;
 }
 
@@ -42,9 +45,9 @@ const Schema<RecomputeOptions>& recompute_schema() {
 int make_program(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const ProgramOptions options = program_schema().parse(check_value(L, 2));
-  push(L, std::make_shared<Program>(model, options.micro_batches,
-                                    parse_precision(options.precision, program_schema().name() + ".precision"),
-                                    options.eval_micro_batches));
+  const Precision precision = parse_precision(options.precision, program_schema().name() + ".precision");
+  push(L, std::make_shared<Program>(model, options.micro_batches, precision, options.eval_micro_batches)
+              ->with_input_gradients(options.inputs_need_grad));
   return 1;
 }
 
@@ -94,12 +97,28 @@ int actions(lua_State* L) {
   return 1;
 }
 
+// Returns what the script's function(coord) returns for each rank.
+Value lists_of_ranks(Callable& function, const Program& program) {
+  Value::List by_rank;
+  const MeshShape shape = program.coord().shape;
+  for (int rank = 0; rank < shape.world_size(); ++rank) {
+    lua_State* L = function.begin();
+    const StackScope restored(L, lua_gettop(L) - 1);
+    push(L, coord_value({shape, rank}, std::nullopt));
+    function.call(1, 1);
+    by_rank.push_back(check_value(L, -1));
+  }
+  return by_rank;
+}
+
 // program:with_actions(text) sets the whole training program, in the format of program:text(). program:with_actions(list) sets
 // its actions, in the format of program:actions(). A list of texts or of such lists has one per rank. Passes that were applied
-// before no longer change the program; later passes do.
+// before no longer change the program; later passes do. A function(coord), with `info.coord` of passes, returns that of a rank.
 int with_actions(lua_State* L) {
   const auto program = check<Program>(L, 1);
-  const Value given = check_value(L, 2);
+  Value given = check_value(L, 2);
+  if (const auto* object = given.get_if<Object>(); object && object->as<Callable>())
+    given = lists_of_ranks(*object->as<Callable>(), *program);
   if (const auto* text = given.get_if<std::string>()) {
     push(L, program->with_program(RankProgram::parse(*text)));
     return 1;

@@ -100,7 +100,7 @@ SimulatedAction to_action(const Value& value, const std::vector<std::string>& ki
   if (std::ranges::find(kinds, action.kind) != kinds.end()) {
     const Kind& known = kind(kind_id(action.kind));
     action.role = known.role;
-    if (known.target != Target::none) std::sscanf(drawn.text.c_str(), "%*s %d", &action.target);
+    if (known.target != Index::none) std::sscanf(drawn.text.c_str(), "%*s %d", &action.target);
   }
   if (drawn.stop < drawn.begin) misuse("zt.simulation: the action {} ends before it begins", drawn.text);
   (drawn.is_transfer ? action.transfer_begin : action.begin) = drawn.begin;

@@ -22,6 +22,12 @@ int optimizer_state(lua_State* L) {
   return 1;
 }
 
+// trainer:buffer(buffer, name) -> what a sharded buffer of a pass has for the parameter
+int pass_buffer(lua_State* L) {
+  push(L, check<Trainer>(L, 1)->tensors().pass_buffer(check_string(L, 3), check_string(L, 2)));
+  return 1;
+}
+
 // Returns the rank whose values all ranks take; nullopt if no rank is given: then the values are the same on all ranks.
 std::optional<int> check_source(lua_State* L, int index) {
   if (is_absent(L, index)) return {};
@@ -92,6 +98,7 @@ void open_trainer_tensors(Module& module) {
       .method<read_tensor<&TrainerTensors::gradient>>("gradient")
       .method<read_tensor<&TrainerTensors::master>>("master")
       .method<optimizer_state>("optimizer_state")
+      .method<pass_buffer>("buffer")
       .method<set_parameter>("set_parameter")
       .method<set_optimizer_state>("set_optimizer_state");
 }

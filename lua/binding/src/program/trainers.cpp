@@ -94,6 +94,16 @@ constexpr const char* kNoBatch =
     "trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()";
 
 // trainer:step(batch)
+// trainer:input_gradients(batch) -> {image = tensor}
+int input_gradients(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
+  Value::Table gradients;
+  for (auto& [name, values] : trainer->input_gradients(batch)) gradients[name] = std::move(values);
+  push(L, Value(std::move(gradients)));
+  return 1;
+}
+
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
@@ -216,6 +226,7 @@ void open_trainers(Module& module) {
   module.function<make_trainer>("trainer").function<make_lua_optimizer>("optimizer");
   module.type<Trainer>()
       .method<step>("step")
+      .method<input_gradients>("input_gradients")
       .method<evaluate>("evaluate")
       .method<infer>("infer")
       .method<forward>("forward")

@@ -1,6 +1,7 @@
 #include "program/values.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "zt/base/options.h"
 
@@ -62,35 +63,127 @@ Value stats_value(const Stats& stats) {
   return table;
 }
 
-Value params_value(const ModelInfo& model) {
+Value::Table param_value(const ParamInfo& param) {
+  return {{"name", param.name},
+          {"shape", to_list(param.shape)},
+          {"logical_shape", to_list(param.logical_shape())},
+          {"offset", param.offset},
+          {"unit", param.unit},
+          {"positions", to_list(param.positions)},
+          {"trainable", param.trainable},
+          {"is_matrix", param.is_matrix}};
+}
+
+// `is_shown`: whether the pass may know the coordinate along an axis. It sees no box that depends on another.
+Value params_value(const ModelInfo& model, const Coord& coord, const std::function<bool(const std::string&)>& is_shown) {
   Value::List list;
   for (const ParamInfo& param : model.params) {
-    list.push_back(Value::Table{{"name", param.name},
-                                {"shape", to_list(param.shape)},
-                                {"logical_shape", to_list(param.logical_shape())},
-                                {"offset", param.offset},
-                                {"unit", param.unit},
-                                {"positions", to_list(param.positions)},
-                                {"trainable", param.trainable}});
+    Value::Table table = param_value(param);
+    if (std::ranges::all_of(param.cut_axes(), is_shown)) {
+      const Box box = param.box(coord);
+      table["box"] = Value::Table{{"begin", to_list(box.begin)}, {"stop", to_list(box.end)}};
+    }
+    list.push_back(std::move(table));
   }
   return list;
 }
 
+const Schema<UnitPlan>& unit_plan_schema() {
+  static const auto schema =
+      Schema<UnitPlan>("program.units")
+          .optional("held", &UnitPlan::held, "whether this rank has the unit")
+          .optional("shard_axes", &UnitPlan::shard_axes, "mesh axes over whose ranks the unit is cut into owned parts")
+          .optional("sum_axes", &UnitPlan::sum_axes, "mesh axes over which its gradient is summed")
+          .optional("state", &UnitPlan::state, "whole or sharded: master parameters and optimizer state")
+          .optional("grads", &UnitPlan::grads, "whole or sharded")
+          .optional("params", &UnitPlan::params, "whole, sharded or node_shared");
+  return schema;
+}
+
+Value to_value(const UnitPlan& plan) {
+  return Value::Table{{"held", plan.held},
+                      {"shard_axes", to_list(plan.shard_axes)},
+                      {"sum_axes", to_list(plan.sum_axes)},
+                      {"state", word_of(plan.state)},
+                      {"grads", word_of(plan.grads)},
+                      {"params", word_of(plan.params)}};
+}
+
 }  // namespace
 
-Value to_value(const ModelInfo& model, const Coord& coord, const std::optional<std::vector<std::string>>& shown) {
+Value unit_params(const ModelInfo& model, int unit) {
+  Value::List list;
+  for (const int param : model.units.at(unit).params) list.push_back(param_value(model.params[param]));
+  return list;
+}
+
+Value to_value(const RankProgram& program) {
+  Value::List units;
+  for (const UnitPlan& plan : program.units) units.push_back(to_value(plan));
+  const Precision& types = program.precision;
+  return Value::Table{{"actions", to_value(program.actions)},
+                      {"mode", word_of(program.mode)},
+                      {"micro_batches", program.micro_batches},
+                      {"units", units},
+                      {"split_axes", to_list(program.split_axes)},
+                      {"precision", Value::Table{{"params", float_type_name(types.params)},
+                                                 {"grads", float_type_name(types.grads)},
+                                                 {"reduce", float_type_name(types.reduce)}}}};
+}
+
+RankProgram changed_program(RankProgram program, const Value& value) {
+  Value::Table table;
+  convert(value, "program", table);
+  const auto take = [&](const char* key) {
+    const auto node = table.extract(key);
+    if (node.empty() || node.mapped().is_nil()) misuse("it returned a program without '{}': return the one that it got", key);
+    return node.mapped();
+  };
+  program.actions = to_actions(take("actions"), "program.actions");
+  const Value units = take("units"), precision = take("precision");
+  std::vector<Value> plans;
+  convert(units, "program.units", plans);
+  if (plans.size() != program.units.size())
+    misuse("it sets {} unit plans for the {} units of the model: give one per unit", plans.size(), program.units.size());
+  for (size_t unit = 0; unit < plans.size(); ++unit)
+    program.units[unit] = with_context([&] { return fmt::format("unit {}", unit); }, [&] { return unit_plan_schema().parse(plans[unit]); });
+  program.precision = parse_precision(precision, "program.precision");
+  convert(take("split_axes"), "program.split_axes", program.split_axes);
+  const std::map<std::string, Value> fixed{{"mode", word_of(program.mode)}, {"micro_batches", program.micro_batches}};
+  for (const auto& [key, given] : table) {
+    const auto known = fixed.find(key);
+    if (known != fixed.end() && known->second.to_json() == given.to_json()) continue;
+    misuse("it sets program.{}, which would have no effect: it may change actions, units, precision and split_axes{}", key,
+           key == "micro_batches" ? "; give zt.program(model, {micro_batches = n})" : "");
+  }
+  return program;
+}
+
+namespace {
+
+bool is_shown(const std::optional<std::vector<std::string>>& shown, const std::string& axis) {
+  return !shown || std::ranges::find(*shown, axis) != shown->end();
+}
+
+}  // namespace
+
+Value coord_value(const Coord& coord, const std::optional<std::vector<std::string>>& shown) {
   Value::Table axes, place;
   for (const AxisSize& axis : coord.shape.axes()) {
     Value::Table values{{"size", axis.size}};
-    if (!shown || std::ranges::find(*shown, axis.name) != shown->end()) values["coordinate"] = coord[axis.name];
+    if (is_shown(shown, axis.name)) values["coordinate"] = coord[axis.name];
     axes[axis.name] = std::move(values);
   }
   if (!shown) place["rank"] = coord.rank;
   place["axes"] = std::move(axes);
+  return place;
+}
+
+Value to_value(const ModelInfo& model, const Coord& coord, const std::optional<std::vector<std::string>>& shown) {
   return Value::Table{{"positions", positions_value(model)},
                       {"units", units_value(model)},
-                      {"params", params_value(model)},
-                      {"coord", std::move(place)}};
+                      {"params", params_value(model, coord, [&](const std::string& axis) { return is_shown(shown, axis); })},
+                      {"coord", coord_value(coord, shown)}};
 }
 
 Value result_value(const StepResult& result) {

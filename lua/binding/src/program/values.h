@@ -12,9 +12,18 @@ namespace zt::lua {
 // Fields that do not apply to the kind are absent.
 Value to_value(const Action& action);
 Value to_value(const std::vector<Action>& actions);
+// Returns the list {name, shape, offset, ...} of a unit's parameters, as in the `info` of a pass.
+Value unit_params(const ModelInfo& model, int unit);
+
+// Returns {actions, mode, micro_batches, units, split_axes, precision}, which a pass may change but for mode and micro_batches.
+Value to_value(const RankProgram& program);
+// Returns the program with what a pass has changed. Throws Misuse, in words that follow "the pass NAME: ", for a wrong value.
+RankProgram changed_program(RankProgram program, const Value& value);
+
 // Returns the `info` of a pass. `shown`: the axes along which it may give ranks different programs, so that it sees the
 // coordinates along these only, and no rank; unset: all.
 Value to_value(const ModelInfo& model, const Coord& coord, const std::optional<std::vector<std::string>>& shown);
+Value coord_value(const Coord& coord, const std::optional<std::vector<std::string>>& shown);  // info.coord
 Value result_value(const StepResult& result);
 
 // Throws Misuse that begins with the path of the wrong value: "actions[3].kind".

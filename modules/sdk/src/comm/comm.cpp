@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -46,7 +47,24 @@ class Continued final : public Work::State {
   std::function<void()> finish_;  // null once it has run
 };
 
+class Joined final : public Work::State {
+ public:
+  explicit Joined(std::vector<Work> works) : works_(std::move(works)) {}
+
+  bool done() override { return std::ranges::all_of(works_, &Work::done); }
+  void wait() override { std::ranges::for_each(works_, &Work::wait); }
+  void synchronize() override { std::ranges::for_each(works_, &Work::synchronize); }
+
+ private:
+  std::vector<Work> works_;
+};
+
 }  // namespace
+
+Work all_of(std::vector<Work> works) {
+  if (works.size() == 1) return std::move(works.front());
+  return works.empty() ? Work() : Work(std::make_shared<Joined>(std::move(works)));
+}
 
 Work then(Work work, std::function<void()> finish) {
   return Work(std::make_shared<Continued>(std::move(work), std::move(finish)));

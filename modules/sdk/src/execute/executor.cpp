@@ -35,11 +35,9 @@ std::vector<int> gradients_in(const std::vector<Resource>& resources) {
 
 // Returns "position 'blocks.1', micro-batch 3" of the action's target; empty if it has none.
 std::string about(const Action& action, const ModelInfo& model) {
-  const Target target = kind(action.kind).target;
-  if (target == Target::none || action.target < 0) return {};
-  const auto index = static_cast<size_t>(action.target);
-  const std::string name = target == Target::unit ? fmt::format("unit '{}'", model.units[index].name)
-                                                  : fmt::format("position '{}'", model.positions[index].name);
+  const Index target = kind(action.kind).target;
+  if (target == Index::none || action.target < 0) return {};
+  const std::string name = owner_text(target, action.target, model);
   return action.micro_batch < 0 ? name : fmt::format("{}, micro-batch {}", name, action.micro_batch);
 }
 
@@ -102,12 +100,15 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
   Instruction instruction{.handler = handler->second.get(),
                           .gradients_read = {},
                           .text = action_text(action),
+                          .activity = {},
                           .about = {},
                           .trace_name = 0,
                           .wait_name = 0,
                           .lane = lane_of(action, model),
                           .waits = action.flag("wait"),
                           .joins = false};
+  const std::string place = instruction.handler->place();
+  instruction.activity = place.empty() ? instruction.text : fmt::format("{} ({})", instruction.text, place);
   if (trace_) {
     instruction.trace_name = trace_->intern(instruction.text);
     instruction.wait_name = trace_->intern("wait " + instruction.text);
@@ -134,6 +135,7 @@ void Executor::wait_for(int entry) {
   const Instruction& instruction = instructions_[flight.action];
   conflicts_->release(flight.action, entry);
   const int64_t begin = now_ns();
+  const Activity activity(instruction.activity);
   name_faults(instruction, [&] { flight.work.wait(); });
   if (trace_ && trace_->on()) {
     const int64_t end = now_ns();
@@ -150,7 +152,7 @@ void Executor::wait_for_all(const std::function<bool(const InFlight&)>& is_wante
 
 void Executor::start(int action, StepState& state) {
   const Instruction& instruction = instructions_[action];
-  const Activity activity(instruction.text);
+  const Activity activity(instruction.activity);
   const int64_t begin = now_ns();
   Work work;
   try {

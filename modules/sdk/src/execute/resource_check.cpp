@@ -36,16 +36,10 @@ std::vector<WatchedTensor> held_by(const StepState& state) {
   return all;
 }
 
-// "the grad of unit 3 ('blocks.1')"
+// "the grad of unit 'blocks.1'"
 std::string described(const Resource& resource, const ModelInfo& model) {
   const ResourceType& type = type_of(resource.type);
-  if (type.index == Index::none) return "the " + type.name;
-  if (type.index == Index::unit)
-    return fmt::format("the {} of unit {} ('{}')", type.name, resource.index, model.units[resource.index].name);
-  const auto position = std::ranges::find_if(model.positions, [&](const PositionInfo& info) {
-    return type.index == Index::position ? &info == &model.positions[resource.index] : info.layer == resource.index;
-  });
-  return fmt::format("the {} of '{}'", type.name, position->name);
+  return fmt::format("the {} of {}", type.name, owner_text(type.index, resource.index, model));
 }
 
 uint64_t contents(const at::Tensor& tensor) {
@@ -86,6 +80,19 @@ void start_checked(ActionHandler& handler, const Action& action, StepState& stat
   }
 }
 
+class CheckedHandler final : public ActionHandler {
+ public:
+  explicit CheckedHandler(std::shared_ptr<ActionHandler> handler) : handler_(std::move(handler)) {}
+  Work start(const Action& action, StepState& state) override {
+    start_checked(*handler_, action, state);
+    return {};
+  }
+  std::string place() const override { return handler_->place(); }
+
+ private:
+  std::shared_ptr<ActionHandler> handler_;
+};
+
 }  // namespace
 
 // Not environment(): a test may set the variable between two trainers, on the thread that makes them.
@@ -97,10 +104,7 @@ bool checks_resources() {
 }
 
 std::shared_ptr<ActionHandler> with_resource_check(std::shared_ptr<ActionHandler> handler) {
-  return handler_of([handler = std::move(handler)](const Action& action, StepState& state) {
-    start_checked(*handler, action, state);
-    return Work();
-  });
+  return std::make_shared<CheckedHandler>(std::move(handler));
 }
 
 }  // namespace zt

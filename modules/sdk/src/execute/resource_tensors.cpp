@@ -67,6 +67,25 @@ List output_tensors(const Resource& resource, const StepState& state) {
   return list;
 }
 
+}  // namespace
+
+at::Tensor StepState::pass_buffer(ResourceId type, int32_t index) const {
+  for (const auto& [buffer, values] : pass_buffers) {
+    if (buffer.type == type && buffer.index == index) return values;
+  }
+  return {};
+}
+
+ResourceId register_pass_buffer(const std::string& name, Index of) {
+  const ResourceId id = register_resource({.name = name, .index = of, .doc = "a buffer of a pass", .is_of_pass = true});
+  set_tensors(id, [name](const Resource& resource, const StepState& state) {
+    return List{{"buffer." + name, state.pass_buffer(resource.type, resource.index)}};
+  });
+  return id;
+}
+
+namespace {
+
 // Attaches the functions when the library is loaded. What a forward has kept and what I has left to W belong to autograd, and
 // scalars are numbers of the state: these types have no tensors.
 [[maybe_unused]] const bool is_attached = [] {

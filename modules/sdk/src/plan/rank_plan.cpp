@@ -56,8 +56,16 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   for (const ResourceId type : resource_ids()) {
     if (const BytesOf* bytes = bytes_of(type)) plan.held.emplace_back(type_of(type).memory, (*bytes)(basis));
   }
+  if (const int64_t bytes = pass_buffer_bytes(program, units); bytes > 0) plan.held.emplace_back("buffers", bytes);
   plan.held.emplace_back("buckets", wire_elements(program, units) * size_of(program.precision.reduce));
   return plan;
+}
+
+int64_t pass_buffer_bytes(const RankProgram& program, const std::vector<Unit>& units) {
+  int64_t bytes = 0;
+  for (const PassBuffer& buffer : program.buffers)
+    bytes += elements_of(buffer, buffer.spread == Spread::sharded ? units[buffer.index].layout.chunk : 0) * size_of(buffer.dtype);
+  return bytes;
 }
 
 int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units) {

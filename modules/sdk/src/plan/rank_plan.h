@@ -18,8 +18,8 @@ struct RankPlan {
   std::map<std::string, int64_t> actions;  // number per step, by kind
   std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
   // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
-  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buckets (send buffers of
-  // gradients).
+  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buffers (of passes, if they have
+  // some), buckets (send buffers of gradients).
   std::vector<std::pair<std::string, int64_t>> held;
   bool operator==(const RankPlan&) const = default;
 };
@@ -50,6 +50,9 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord);
 // Returns the units with a second gradient buffer for the sum over micro-batches, because each micro-batch is reduced on its own.
 // Units with sharded gradients need none: their shard is that sum.
 std::set<int> units_summed_apart(const RankProgram& program);
+
+// Returns the bytes of the buffers of passes.
+int64_t pass_buffer_bytes(const RankProgram& program, const std::vector<Unit>& units);
 
 // Returns the elements of the longest bucket whose gradients are sent in another dtype than they are summed in.
 int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units);

@@ -36,7 +36,7 @@ bool is_equal(const Action& a, const Action& b) {
 bool is_equal(const RankProgram& a, const RankProgram& b) {
   if (&a == &b) return true;
   return a.mode == b.mode && a.micro_batches == b.micro_batches && a.units == b.units && a.precision == b.precision &&
-         a.max_live == b.max_live && a.split_axes == b.split_axes &&
+         a.max_live == b.max_live && a.split_axes == b.split_axes && a.buffers == b.buffers &&
          std::equal(a.actions.begin(), a.actions.end(), b.actions.begin(), b.actions.end(),
                     [](const Action& x, const Action& y) { return is_equal(x, y); });
 }

@@ -32,7 +32,7 @@ ModelInfo example_model() {
 // Returns nullopt if the declaration throws for the example.
 std::optional<std::array<std::vector<Resource>, 3>> example_resources(const Kind& kind) {
   static const ModelInfo model = example_model();
-  const Action action{.target = kind.target == Target::none ? -1 : 1, .micro_batch = kind.has_micro_batch ? 0 : -1};
+  const Action action{.target = kind.target == Index::none ? -1 : 1, .micro_batch = kind.has_micro_batch ? 0 : -1};
   try {
     Resources resources = kind.resources(action, model);
     for (auto* list : {&resources.reads, &resources.writes, &resources.frees}) std::ranges::sort(*list);
@@ -151,7 +151,31 @@ std::vector<std::string> kind_names() {
 }
 
 Resources resources_of(const Action& action, const ModelInfo& model) {
-  return kind(action.kind).resources(action, model);
+  Resources resources = kind(action.kind).resources(action, model);
+  const std::vector<Resource> buffers = buffers_used(action, model);
+  for (auto* list : {&resources.reads, &resources.writes}) list->insert(list->end(), buffers.begin(), buffers.end());
+  return resources;
+}
+
+std::vector<Resource> buffers_used(const Action& action, const ModelInfo& model) {
+  std::vector<Resource> used;
+  if (!action.attrs.contains("buffers")) return used;
+  const Index target = kind(action.kind).target;
+  for (const std::string& name : action.buffers()) {
+    const ResourceId type = resource_id(name);
+    const Index of = type_of(type).index;
+    if (!type_of(type).is_of_pass) misuse("'{}' in its buffers is no buffer of a pass: declare it by reads or writes", name);
+    const bool is_of_layer = of == Index::layer && target == Index::position;
+    if (of == Index::none) used.push_back({type, 0});
+    else if (is_of_layer) used.push_back({type, model.positions.at(action.target).layer});
+    else if (of != target)
+      misuse("its target is {}, and the buffer '{}' is of another: a {}", target == Index::none ? "nothing" : "a " + word_of(target),
+             name, word_of(of));
+    else if (of == Index::unit)
+      for (const int unit : action.units()) used.push_back({type, unit});
+    else used.push_back({type, action.target});
+  }
+  return used;
 }
 
 Role role_of(const Action& action) {
@@ -174,6 +198,7 @@ void AttributeRule::operator()(const Action& action, const RankProgram& program)
   const std::string& name = kind(action.kind).name;
   if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);
   for (const auto& [attr, value] : action.attrs) {
+    if (attr == "buffers" || attr == "sent") continue;
     if (std::ranges::find(attrs, attr) == attrs.end()) misuse("{} has no attribute '{}'{}", name, attr, suggest(attr, attrs));
   }
   if (needs_axes && action.axes().empty()) misuse("it names no axis to communicate on: give axes=[\"dp\"]");
@@ -181,8 +206,10 @@ void AttributeRule::operator()(const Action& action, const RankProgram& program)
 }
 
 Cost cost_of(const Action& action, const CostBasis& basis) {
-  const auto& cost = kind(action.kind).cost;
-  return cost ? cost(action, basis) : Cost{};
+  const auto& of_kind = kind(action.kind).cost;
+  Cost cost = of_kind ? of_kind(action, basis) : Cost{};
+  cost.sent_bytes = action.number("sent", cost.sent_bytes);
+  return cost;
 }
 
 }  // namespace zt

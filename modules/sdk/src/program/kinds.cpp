@@ -186,17 +186,17 @@ void check_scalars(const Action& action, const RankProgram& program) {
 using CostOf = Cost (*)(const Action&, const CostBasis&);
 
 KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs, CostOf cost) {
-  Kind kind{name,      Target::none,  false,   doc,
+  Kind kind{name,      Index::none,  false,   doc,
             resources, Role::scalars, nullptr, AttributeRule{std::move(attrs), false, false, check_scalars}};
   kind.cost = cost;
   return add_kind(std::move(kind));
 }
 KindId add_compute(const char* name, auto resources, const char* doc, AttributeRule rule) {
-  return add_kind({name, Target::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
+  return add_kind({name, Index::position, true, doc, resources, Role::compute, layer_axes, std::move(rule)});
 }
 KindId add_of_unit(const char* name, auto resources, const char* doc, Role role, CostOf cost, AttributeRule rule,
                    bool among_holders = false) {
-  Kind kind{name, Target::unit, false, doc, resources, role, nullptr, std::move(rule), among_holders};
+  Kind kind{name, Index::unit, false, doc, resources, role, nullptr, std::move(rule), among_holders};
   kind.cost = cost;
   return add_kind(std::move(kind));
 }
@@ -224,7 +224,7 @@ Kinds add_known_kinds() {
   kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"}, norm_cost);
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
                            {{"part", "parts", "staged"}, true, false, check_step});
-  kinds.update = add_kind({"UPDATE", Target::position, false, "updates the tensors that a layer changes itself", update_resources,
+  kinds.update = add_kind({"UPDATE", Index::position, false, "updates the tensors that a layer changes itself", update_resources,
                            Role::update, nullptr, AttributeRule{{}, true}});
   kinds.gather_tensors = add_of_unit("GATHER_TENSORS", gather_tensors_resources,
                                      "brings a unit's tensors, with their gradients, to the ranks that update them whole",

@@ -107,6 +107,7 @@ std::shared_ptr<Program> Program::with_program(RankProgram program) const {
   next->info_ = info_;
   next->passes_ = passes_;
   next->mesh_ = mesh_;
+  next->input_gradients_ = input_gradients_;
   next->given_ = [program = std::move(program)](const Coord&) { return program; };
   return next;
 }
@@ -124,6 +125,7 @@ std::shared_ptr<Program> Program::with_programs(std::vector<RankProgram> program
   next->info_ = info_;
   next->passes_ = passes_;
   next->mesh_ = mesh_;
+  next->input_gradients_ = input_gradients_;
   next->is_given_by_rank_ = true;
   next->given_ = [programs = std::move(programs)](const Coord& coord) { return programs[static_cast<size_t>(coord.rank)]; };
   return next;
@@ -137,6 +139,12 @@ std::shared_ptr<Program> Program::frozen() const {
   }
   auto next = std::make_shared<Program>(*this);
   next->info_ = model_->frozen_info();
+  return next;
+}
+
+std::shared_ptr<Program> Program::with_input_gradients(std::vector<std::string> fields) const {
+  auto next = std::make_shared<Program>(*this);
+  next->input_gradients_ = std::move(fields);
   return next;
 }
 

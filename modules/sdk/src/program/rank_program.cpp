@@ -23,14 +23,15 @@ const Value::List& list_attr(const Action& action, const char* name) {
   misuse("attribute '{}' is {}: give a list", name, found->second.type_name());
 }
 
-std::vector<std::string> axes_attr(const Action& action, const char* name) {
-  std::vector<std::string> axes;
+// `of`: what has these names.
+std::vector<std::string> names_attr(const Action& action, const char* name, const char* of) {
+  std::vector<std::string> names;
   for (const Value& item : list_attr(action, name)) {
-    const auto* axis = item.get_if<std::string>();
-    if (!axis) misuse("attribute '{}' holds {}: give a list of mesh axes' names", name, item.type_name());
-    axes.push_back(*axis);
+    const auto* text = item.get_if<std::string>();
+    if (!text) misuse("attribute '{}' holds {}: give a list of {} names", name, item.type_name(), of);
+    names.push_back(*text);
   }
-  return axes;
+  return names;
 }
 
 // Returns the index of an attribute's value among `words`.
@@ -71,11 +72,15 @@ bool Action::flag(const std::string& name) const {
 }
 
 std::vector<std::string> Action::axes() const {
-  return axes_attr(*this, "axes");
+  return names_attr(*this, "axes", "mesh axes'");
 }
 
 std::vector<std::string> Action::sample_axes() const {
-  return axes_attr(*this, attrs.contains("samples") ? "samples" : "axes");
+  return names_attr(*this, attrs.contains("samples") ? "samples" : "axes", "mesh axes'");
+}
+
+std::vector<std::string> Action::buffers() const {
+  return names_attr(*this, "buffers", "buffers'");
 }
 
 void Action::set_axes(const std::vector<std::string>& axes) {
@@ -118,6 +123,12 @@ std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& mod
     if (action.kind == Kinds::get().forward) runs.at(action.target) = true;
   }
   return runs;
+}
+
+const PassBuffer* RankProgram::find_buffer(ResourceId type, int32_t index) const {
+  const auto found =
+      std::ranges::find_if(buffers, [&](const PassBuffer& each) { return each.type == type && each.index == index; });
+  return found == buffers.end() ? nullptr : &*found;
 }
 
 uint64_t RankProgram::hash() const {

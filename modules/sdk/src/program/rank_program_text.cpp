@@ -2,6 +2,7 @@
 //
 //   program mode=train micro_batches=2 units=3 params=bf16     (types only if not fp32: params, grads, reduce)
 //   unit 1 shard_axes=["dp"] sum_axes=["dp"] state=sharded     (only units with a UnitPlan other than the default)
+//   buffer residual 1 shape=[128] dtype=float32 spread=own     (NAME index, of the buffers of passes)
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
@@ -11,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 #include "zt/program/rank_program.h"
 
 namespace zt {
@@ -148,6 +150,27 @@ void parse_unit(const std::vector<std::string>& tokens, RankProgram& program) {
   refuse_rest(attrs, {"held", "shard_axes", "sum_axes", "state", "grads", "params"});
 }
 
+void parse_buffer(const std::vector<std::string>& tokens, RankProgram& program) {
+  if (tokens.size() < 3) misuse("a buffer is 'buffer NAME index shape=[...]'");
+  PassBuffer buffer{.type = resource_id(tokens[1]), .index = parse_number(tokens[2], "the index of the buffer")};
+  Value::Table attrs = parse_attrs(tokens, 3);
+  buffer.spread = parse_word<Spread>(take_as<std::string>(attrs, "spread", "whole"), "unknown spread");
+  buffer.dtype = parse_dtype(take_as<std::string>(attrs, "dtype", dtype_name(at::kFloat)));
+  for (const Value& size : take_as<Value::List>(attrs, "shape", {})) {
+    const auto* number = size.get_if<int64_t>();
+    if (!number || *number < 0) misuse("'shape' holds {}: give whole numbers from 0", size.type_name());
+    buffer.shape.push_back(*number);
+  }
+  refuse_rest(attrs, {"spread", "dtype", "shape"});
+  program.buffers.push_back(std::move(buffer));
+}
+
+std::string buffer_text(const PassBuffer& buffer) {
+  std::string text = fmt::format("buffer {} {}", type_of(buffer.type).name, buffer.index);
+  if (!buffer.shape.empty()) text += fmt::format(" shape=[{}]", fmt::join(buffer.shape, ","));
+  return text + fmt::format(" dtype={} spread={}\n", dtype_name(buffer.dtype), word_of(buffer.spread));
+}
+
 void parse_line(const std::string& line, bool is_first, RankProgram& program) {
   const std::vector<std::string> tokens = tokens_of(line);
   const bool is_header = tokens[0] == "program";
@@ -155,6 +178,7 @@ void parse_line(const std::string& line, bool is_first, RankProgram& program) {
   if (!is_first && is_header) misuse("a second header: a text holds the program of one rank");
   if (is_header) parse_header(tokens, program);
   else if (tokens[0] == "unit") parse_unit(tokens, program);
+  else if (tokens[0] == "buffer") parse_buffer(tokens, program);
   else program.actions.push_back(parse_action(line));
 }
 
@@ -163,7 +187,7 @@ void parse_line(const std::string& line, bool is_first, RankProgram& program) {
 std::string action_text(const Action& action) {
   const Kind& info = kind(action.kind);
   std::string text = info.name;
-  if (info.target != Target::none) text += fmt::format(" {}", action.target);
+  if (info.target != Index::none) text += fmt::format(" {}", action.target);
   if (info.has_micro_batch) text += fmt::format(" {}", action.micro_batch);
   for (const auto& [name, value] : action.attrs) text += fmt::format(" {}={}", name, value_text(value));
   return text;
@@ -175,11 +199,11 @@ Action parse_action(const std::string& line) {
   Action action{.kind = kind_id(tokens[0])};
   const Kind& info = kind(action.kind);
   size_t next = 1;
-  const auto number = [&](const char* what) {
+  const auto number = [&](const std::string& what) {
     if (next >= tokens.size()) misuse("{} needs {}", info.name, what);
     return parse_number(tokens[next++], fmt::format("{} of {}", what, info.name));
   };
-  if (info.target != Target::none) action.target = number(info.target == Target::unit ? "a unit" : "a position");
+  if (info.target != Index::none) action.target = number("a " + word_of(info.target));
   if (info.has_micro_batch) action.micro_batch = number("a micro-batch");
   action.attrs = parse_attrs(tokens, next);
   return action;
@@ -206,6 +230,7 @@ std::string RankProgram::text() const {
     }
     text += "\n";
   }
+  for (const PassBuffer& buffer : buffers) text += buffer_text(buffer);
   for (const Action& action : actions) text += action_text(action) + "\n";
   return text;
 }

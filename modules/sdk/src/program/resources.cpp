@@ -46,6 +46,7 @@ std::string difference(const ResourceType& known, const ResourceType& type) {
   if (known.has_slices != type.has_slices) return known.has_slices ? "slices" : "no slices";
   if (known.saved_as != type.saved_as) return fmt::format("the name '{}' in checkpoints", known.saved_as);
   if (known.memory != type.memory) return fmt::format("the memory kind '{}'", known.memory);
+  if (known.is_of_pass != type.is_of_pass) return known.is_of_pass ? "a pass as its owner" : "the SDK or a module as its owner";
   return "";
 }
 

@@ -100,9 +100,8 @@ void convert(const Value& value, const std::string& path, Hardware& out) {
 
 std::string measured_name(const Action& action, const ModelInfo& model) {
   const Kind& of_action = kind(action.kind);
-  if (of_action.target == Target::position) return of_action.name + " " + model.positions.at(action.target).name;
-  if (of_action.target == Target::unit) return of_action.name + " " + model.units.at(action.target).name;
-  return of_action.name;
+  if (of_action.target == Index::none) return of_action.name;
+  return of_action.name + " " + owner_name(of_action.target, action.target, model);
 }
 
 Value to_value(const Costs& costs) {

@@ -36,11 +36,27 @@ ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::sh
       layers_(std::make_shared<LayerRuns>(plan_->program().model(), state_, positions_run(plan_->main(), plan_->model()))),
       handlers_(step_handlers(layers_, updater_of(state_, optimizer))) {
   const bool checks = checks_resources();
+  const auto checked = [&](KindId id, const std::shared_ptr<ActionHandler>& handler) {
+    const bool is_checked = checks && kind(id).role != Role::transfer;  // to wait for a send at once could take for ever
+    return is_checked ? with_resource_check(handler) : handler;
+  };
   for (const auto& pass : plan_->program().passes()) {
     for (const auto& [id, handler] : pass->handlers()) {
-      const bool is_checked = checks && kind(id).role != Role::transfer;  // to wait for a send at once could take for ever
-      if (!handlers_.emplace(id, is_checked ? with_resource_check(handler) : handler).second)
+      if (!handlers_.emplace(id, checked(id, handler)).second)
         misuse("the pass {} brings a handler for {}, which has one already", pass->name(), kind(id).name);
+    }
+  }
+  std::map<KindId, std::string> replaced;  // by which pass
+  for (const auto& pass : plan_->program().passes()) {
+    for (const auto& [id, handler] : pass->replacements()) {
+      const auto [by, is_first] = replaced.emplace(id, pass->name());
+      if (!is_first)
+        misuse("the passes {} and {} both replace what {} does: apply one of them", by->second, pass->name(), kind(id).name);
+      const auto known = handlers_.find(id);
+      if (known == handlers_.end())
+        misuse("the pass {} replaces what {} does, which no pass brings: apply the pass that inserts it, such as zero.shard",
+               pass->name(), kind(id).name);
+      known->second = checked(id, handler);
     }
   }
 }

@@ -30,6 +30,8 @@ class Runner {
   StepResult evaluate(const StepBatch& batch);
   Outputs infer(const StepBatch& batch);
   Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce);
+  // As Trainer's.
+  std::map<std::string, at::Tensor> input_gradients(const StepBatch& batch);
   // Counts the training step that has run, or reports what was not finite.
   StepResult finish_step(int64_t begin_ns);
 
@@ -45,6 +47,7 @@ class Runner {
   Outputs own_outputs(const StepBatch& batch);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   StepResult result(int64_t begin_ns) const;
+  std::map<std::string, at::Tensor> joined_gradients(const std::vector<Batch>& micro_batches);
   void skip_step();
   void warn_of_zero_gradient() const;
 

@@ -63,6 +63,12 @@ std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::str
   return read("optimizer state", name, whole_tensors::Of::states, whole_tensors::optimizer_state);
 }
 
+at::Tensor TrainerTensors::pass_buffer(const std::string& name, const std::string& buffer) {
+  store_.find_parameter(name, "buffer of a pass");
+  return read("buffer of a pass", name, whole_tensors::Of::shards,
+              [&](const Store& store, int param) { return whole_tensors::pass_buffer(store, buffer, param); });
+}
+
 // Returns why this rank cannot change values; empty if it can. The other ranks may not know of it.
 std::string TrainerTensors::prepare_change(const char* call) {
   unless_dry(running_).by_hand.refuse(call);

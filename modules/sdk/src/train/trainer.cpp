@@ -90,6 +90,12 @@ StepResult Trainer::step(const StepBatch& batch) {
   return running().runner.step(batch);
 }
 
+std::map<std::string, at::Tensor> Trainer::input_gradients(const StepBatch& batch) {
+  require_optimizer(*plan_, "input_gradients");
+  running().by_hand.refuse("trainer:input_gradients");
+  return running().runner.input_gradients(batch);
+}
+
 StepResult Trainer::evaluate(const StepBatch& batch) {
   running().by_hand.refuse("trainer:evaluate");
   return running().runner.evaluate(batch);

@@ -114,6 +114,26 @@ Findings check_agreement(const std::vector<const RankProgram*>& programs) {
   return findings;
 }
 
+// Checks that a buffer of a pass is the same on all ranks that have it.
+Findings check_buffers_alike(const ModelInfo& model, const std::vector<const RankProgram*>& programs,
+                             const std::vector<int>& firsts) {
+  Findings findings;
+  std::map<std::pair<ResourceId, int32_t>, std::pair<int, const PassBuffer*>> known;
+  for (int rank = 0; rank < static_cast<int>(programs.size()); ++rank) {
+    if (firsts[rank] != rank) continue;
+    for (const PassBuffer& buffer : programs[rank]->buffers) {
+      const auto [found, is_new] = known.try_emplace({buffer.type, buffer.index}, rank, &buffer);
+      if (is_new || *found->second.second == buffer) continue;
+      const ResourceType& type = type_of(buffer.type);
+      findings.push_back({rank, -1,
+                          fmt::format("the buffer '{}' of {} has another shape, type or spread than on rank {}: they must not "
+                                      "depend on the rank",
+                                      type.name, owner_text(type.index, buffer.index, model), found->second.first)});
+    }
+  }
+  return findings;
+}
+
 // Returns the action's text, or "kind NUMBER" if the kind is not registered.
 std::string text_of(const RankProgram& program, int step) {
   const Action& action = program.actions[step];
@@ -150,6 +170,8 @@ std::vector<Refusal> verify(const ModelInfo& model, const MeshShape& mesh, const
       refusals.push_back(std::move(refusal));
     }
   }
+  const auto unlike = verifier::check_buffers_alike(model, programs, firsts);
+  refusals.insert(refusals.end(), unlike.begin(), unlike.end());
   // If a program is wrong already, the check of the order would only repeat its errors.
   if (refusals.empty()) refusals = verifier::check_stages(model, mesh, programs);
   if (refusals.empty()) refusals = play(played_ranks(model, mesh, shared), model, {}).errors;

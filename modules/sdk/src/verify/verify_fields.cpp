@@ -25,7 +25,8 @@ class FieldCheck : RankCheck {
       check_axes();
       check_update();
       check_batch_axes();
-      if (kind_.target == Target::unit) check_units();
+      if (kind_.target == Index::unit) check_units();
+      check_buffers();
       action_.flag("wait");
     } catch (const Misuse& error) {
       say("{}", error.what());
@@ -39,14 +40,13 @@ class FieldCheck : RankCheck {
   }
 
   void check_target() {
-    if (kind_.target == Target::none) {
+    if (kind_.target == Index::none) {
       if (action_.target != -1) say("{} has no target, but {} is given: leave it out", kind_.name, action_.target);
       return;
     }
-    const bool is_unit = kind_.target == Target::unit;
-    const auto count = static_cast<int>(is_unit ? subject_.model.units.size() : subject_.model.positions.size());
+    const int count = count_of(kind_.target, subject_.model);
     if (action_.target >= 0 && action_.target < count) return;
-    say("there is no {} {}: the model has {}, counted from 0", is_unit ? "unit" : "position", action_.target, count);
+    say("there is no {} {}: the model has {}, counted from 0", word_of(kind_.target), action_.target, count);
   }
 
   void check_update() {
@@ -103,6 +103,16 @@ class FieldCheck : RankCheck {
     }
   }
 
+  void check_buffers() {
+    if (kind_.target != Index::none && (action_.target < 0 || action_.target >= count_of(kind_.target, subject_.model))) return;
+    for (const Resource& used : buffers_used(action_, subject_.model)) {
+      if (subject_.program.find_buffer(used.type, used.index)) continue;
+      const ResourceType& type = type_of(used.type);
+      say("it uses the buffer '{}' of {}, which no pass declares for this rank: name it in the buffers of the pass", type.name,
+          owner_text(type.index, used.index, subject_.model));
+    }
+  }
+
   const Action& action_;
   const Kind& kind_;
   int step_;
@@ -146,6 +156,24 @@ void check_plans(const Subject& subject, Findings& findings) {
       refuse(subject, findings, -1, "the plan of {} shares parameters on a node whose state is not sharded: shard the state too",
              name);
     check_plan_axes(subject, static_cast<int>(unit), findings);
+  }
+}
+
+void check_pass_buffers(const Subject& subject, Findings& findings) {
+  std::set<std::pair<ResourceId, int32_t>> seen;
+  for (const PassBuffer& buffer : subject.program.buffers) {
+    const ResourceType& type = type_of(buffer.type);
+    const auto say = [&](const std::string& what) { refuse(subject, findings, -1, "the buffer '{}' {}", type.name, what); };
+    if (buffer.index < 0 || buffer.index >= count_of(type.index, subject.model)) {
+      say(fmt::format("is of {} {}, which the model does not have", word_of(type.index), buffer.index));
+      continue;
+    }
+    const std::string owner = owner_text(type.index, buffer.index, subject.model);
+    if (!seen.insert({buffer.type, buffer.index}).second) say(fmt::format("of {} is declared twice", owner));
+    if (buffer.spread == Spread::sharded && type.index != Index::unit)
+      say(fmt::format("is sharded, but only units are cut over ranks, and it is of {}: give another spread", owner));
+    if (type.index == Index::unit && !subject.program.units[static_cast<size_t>(buffer.index)].held)
+      say(fmt::format("is of {}, which this rank does not hold", owner));
   }
 }
 
@@ -193,6 +221,7 @@ void check_fields(const Subject& subject, Findings& findings) {
                   subject.program.units.size(), subject.model.units.size());
   }
   check_plans(subject, findings);
+  check_pass_buffers(subject, findings);
   for (const std::string& axis : subject.program.split_axes) {
     if (subject.mesh.has(axis)) continue;
     refuse(subject, findings, -1, "it is split over axis '{}', which the mesh {} does not have{}", axis, subject.mesh.text(),

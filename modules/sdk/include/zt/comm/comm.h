@@ -64,6 +64,8 @@ class Work {
 // Returns a work that is complete when `work` is and `finish` has run. The first wait for it calls `finish`, after `work` and
 // with grad mode off, and rethrows what it throws.
 Work then(Work work, std::function<void()> finish);
+// Returns a work that is complete when all of them are. Its waits wait for each in order, and rethrow the first failure.
+Work all_of(std::vector<Work> works);
 
 class Communicator {
  public:

@@ -12,6 +12,7 @@
 
 #include "zt/base/error.h"
 #include "zt/execute/links.h"
+#include "zt/execute/pass_tensors.h"
 #include "zt/execute/step_batch.h"
 #include "zt/execute/value_store.h"
 #include "zt/model/layer_extras.h"
@@ -48,6 +49,7 @@ struct RankData {
   std::vector<at::Tensor> parameters;  // by ModelInfo::params: what layers read, as leaves_of; undefined if not held
   std::vector<at::Tensor> buffers;     // by ModelInfo::buffers; undefined if this rank does not run the layer
   ValueStore values;                   // between the positions that this rank runs, or exchanges with other ranks
+  std::vector<PassTensor> pass_buffers;  // as RankProgram::buffers of the main program
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
 };
 
@@ -78,6 +80,9 @@ struct StepNumbers {
 // All that the actions of one step share. The trainer owns it; handlers change buffers and numbers in it.
 struct StepState : RankData, StepNumbers {
   std::shared_ptr<const Links> links;  // to other ranks
+
+  // Returns the buffer of a pass; undefined if this rank has none.
+  at::Tensor pass_buffer(ResourceId type, int32_t index) const;
 };
 
 // Runs the actions of one kind. `start` may return work in flight. The executor waits for it before the first later action that
@@ -91,6 +96,8 @@ class ActionHandler {
  public:
   virtual ~ActionHandler();
   virtual Work start(const Action& action, StepState& state) = 0;
+  // Returns where a script defines it, such as "exp.lua:12", for reports about runs that hang; empty for C++.
+  virtual std::string place() const { return {}; }
 };
 
 // Returns a handler whose `start` is this function.
@@ -132,6 +139,7 @@ class Executor {
     ActionHandler* handler;
     std::vector<int> gradients_read;  // units whose gradients must be complete before it starts
     std::string text;                 // the action's text, such as "REDUCE_GRAD 3"
+    std::string activity;             // the text, with the place in the script that defines it
     std::string about;                // its target by name and its micro-batch, for messages; may be empty
     uint32_t trace_name, wait_name;   // of the action, and of waiting for its work
     Trace::Lane lane;                 // in which its start is recorded

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -132,8 +133,14 @@ class Context {
   // `param` to autograd. Throws Misuse as `param`.
   virtual SinkFn grad_sink(const Param& param) = 0;
 
+  // Keeps what the backward of this forward uses, such as a Context of a layer within this one, as long as the Context lives.
+  void own(std::shared_ptr<const void> object) { owned_.push_back(std::move(object)); }
+
   // Runs the computation of a weight gradient: at once, or later if the program splits the backward in two.
   virtual void defer(std::function<void()> weight_gradient) = 0;
+
+ private:
+  std::vector<std::shared_ptr<const void>> owned_;
 };
 
 // While it lives, Param::get() on this thread reads from `context`. Whoever calls a forward makes one around it: the executor,

@@ -28,8 +28,9 @@ enum class Role : uint8_t {
   update,     // changes parameters and optimizer state
   transfer,   // moves values between ranks
 };
-
-enum class Target : uint8_t { none, position, unit };
+constexpr auto words_of(Role) {
+  return std::array{"other", "scalars", "compute", "reduce", "residency", "update", "transfer"};
+}
 
 // One end of a message between two ranks. Messages of one channel arrive in the order in which they were sent; the actions at its
 // two ends have the same target and micro-batch. A channel is given by its name, its sender and its receiver.
@@ -69,7 +70,7 @@ struct AttributeRule {
 // A kind of action. Modules can register more kinds. All functions must be pure and thread-safe.
 struct Kind {
   std::string name;  // upper case: "REDUCE_GRAD"
-  Target target = Target::none;
+  Index target = Index::none;
   bool has_micro_batch = false;
   std::string doc;
   // Returns what an action of this kind reads and writes.
@@ -99,8 +100,11 @@ const Kind& kind(KindId id);  // throws Misuse if there is no such kind; the ref
 KindId kind_id(const std::string& name);
 std::vector<std::string> kind_names();
 
-// Return what `kind(action.kind)` says of the action.
+// Return what `kind(action.kind)` says of the action; the resources also those of the attribute `buffers`.
 Resources resources_of(const Action& action, const ModelInfo& model);
+// Returns the buffers of passes that the attribute `buffers` names. Throws Misuse for a buffer that no action of this kind has,
+// such as one of a unit for an action on a position.
+std::vector<Resource> buffers_used(const Action& action, const ModelInfo& model);
 Role role_of(const Action& action);
 std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model);
 std::optional<Message> message_of(const Action& action);

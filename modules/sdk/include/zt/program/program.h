@@ -16,7 +16,7 @@
 
 namespace zt {
 
-// Immutable: `apply`, `replace`, `with_actions` and `with_program` return a new Program.
+// Immutable: `apply`, `replace`, `with_actions`, `with_program` and the like return a new Program.
 class Program {
  public:
   // `eval_micro_batches`: of evaluation and generation. Throws Misuse if a number of micro-batches is below 1.
@@ -41,6 +41,10 @@ class Program {
   // Returns this program for a trainer without an optimizer: all parameters are frozen. Throws Misuse if a training program was
   // given.
   std::shared_ptr<Program> frozen() const;
+
+  // Returns this program, whose trainer gives gradients with respect to these fields of the batch (Trainer::input_gradients).
+  std::shared_ptr<Program> with_input_gradients(std::vector<std::string> fields) const;
+  const std::vector<std::string>& input_gradients() const { return input_gradients_; }
 
   const std::shared_ptr<Model>& model() const { return model_; }
   // The model as it was when the program was made: later calls of Model::set_trainable do not change it.
@@ -73,6 +77,7 @@ class Program {
   std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
   bool is_given_by_rank_ = false;
   std::shared_ptr<Mesh> mesh_;
+  std::vector<std::string> input_gradients_;  // names of fields
 };
 
 ZT_OBJECT(Program)

@@ -15,6 +15,7 @@
 #include "zt/model/precision.h"
 #include "zt/model/unit.h"
 #include "zt/program/kind.h"
+#include "zt/program/pass_buffer.h"
 
 namespace zt {
 
@@ -35,6 +36,9 @@ enum class Keep : uint8_t { graph, inputs, none };
 //   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
 //   staged  STEP: true if GATHER_TENSORS has brought the unit's tensors to the ranks that update them whole
 //   wait    true: the executor waits for the action's work before the next action, without overlap
+// and of any kind:
+//   buffers the names of buffers of passes that the action reads and writes: those of its units, its position, its layer, the run
+//   sent    the bytes that it sends to other ranks, if these are not those of its kind
 struct Action {
   KindId kind = 0;
   int32_t target = -1;       // a position or a unit, depending on the kind; -1: none
@@ -53,6 +57,7 @@ struct Action {
   GradientPart gradient_part() const;  // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
   std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
+  std::vector<std::string> buffers() const;  // attrs.buffers; empty if it is absent
 };
 
 // All that one rank does in a step. A Program builds one for each rank.
@@ -66,6 +71,10 @@ struct RankProgram {
   std::vector<Action> actions;
   Precision precision = {};
   int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
+  std::vector<PassBuffer> buffers = {};  // of passes, on this rank
+
+  // Returns the buffer of a pass; null if there is none.
+  const PassBuffer* find_buffer(ResourceId type, int32_t index) const;
 
   // Returns the program as text with one action per line: "F 1 0 keep=inputs". `parse` reads it. Attribute values are JSON.
   std::string text() const;
@@ -113,6 +122,9 @@ class Pass {
   virtual std::shared_ptr<Mesh> mesh() const { return nullptr; }
   // Returns the handlers that run, on this rank, the kinds of action that the pass inserts.
   virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const { return {}; }
+  // Returns handlers that run known kinds in the place of those that do so otherwise, in this program only. They keep what the
+  // kind's resources and comments promise.
+  virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const { return {}; }
 };
 
 // An error in the program of a rank.

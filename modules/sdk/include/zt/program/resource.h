@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <compare>
 #include <cstdint>
 #include <functional>
@@ -15,8 +16,11 @@ struct ModelInfo;
 struct RankBasis;
 struct StepState;
 
-// What the index of a resource counts.
+// What the index of a resource, or the target of an action, counts.
 enum class Index : uint8_t { none, unit, position, layer };
+constexpr auto words_of(Index) {
+  return std::array{"none", "unit", "position", "layer"};
+}
 
 // A type of resource. Plain data.
 struct ResourceType {
@@ -29,6 +33,7 @@ struct ResourceType {
   // hold it. Only types of units and layers can be saved.
   std::string saved_as = {};
   std::string doc = {};
+  bool is_of_pass = false;  // a buffer of passes, which actions name in their attribute `buffers` (program/pass_buffer.h)
 };
 
 // The number of a type in the registry.

@@ -87,6 +87,11 @@ class Trainer : public Stateful {
   // position runs, so less is sent in a pipeline.
   Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce);
 
+  // Returns the gradients of the objective with respect to the fields that Program::input_gradients names, each [samples, ...] as
+  // in this rank's part of the batch, which must have floating-point type. Runs the forwards and backwards of a training step and
+  // changes nothing. A field that no layer reads has zeros.
+  std::map<std::string, at::Tensor> input_gradients(const StepBatch& batch);
+
   // Returns the axes of the mesh with several ranks along which neither the programs nor the parameters differ or communicate.
   std::vector<std::string> idle_axes() const;
 

@@ -12,7 +12,7 @@ namespace {
 
 // With what autograd starts, and of what it is to give the gradients.
 struct BackwardGraph {
-  torch::autograd::edge_list roots, wanted;  // `wanted`: first inputs, then trained parameters
+  torch::autograd::edge_list roots, wanted;  // `wanted`: first inputs, then trained parameters, then fields of the batch
   torch::autograd::variable_list seeds;
   std::vector<size_t> wanted_inputs;
 };
@@ -37,6 +37,7 @@ BackwardGraph graph_of(const StepParts& parts, int position, int micro_batch, co
   }
   for (const int param : parts.layers.trained_params(position))
     graph.wanted.push_back(torch::autograd::impl::gradient_edge(parts.state.parameters[param]));
+  for (const auto& [name, leaf] : forward.fields) graph.wanted.push_back(torch::autograd::impl::gradient_edge(leaf));
   return graph;
 }
 
@@ -59,6 +60,10 @@ Work run_graph(StepParts& parts, int position, int micro_batch) {
     const at::Tensor& gradient = grads[inputs.size() + k];
     if (gradient.defined()) mine.param_gradients.emplace_back(params[k], gradient);
   }
+  size_t place = inputs.size() + params.size();
+  for (const auto& [name, leaf] : mine.fields) {
+    if (const at::Tensor& gradient = grads[place++]; gradient.defined()) parts.input_gradients.add(name, micro_batch, gradient);
+  }
   return {};
 }
 
@@ -78,6 +83,7 @@ Work backward_inputs(StepParts& parts, int position, int micro_batch) {
   mine.inputs.clear();
   mine.outputs.clear();
   mine.roots.clear();
+  mine.fields.clear();
   return work;
 }
 

@@ -1,6 +1,7 @@
 #include "layer_context.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
@@ -13,6 +14,7 @@ Context& LayerContext::begin(StepParts& parts, int position, int micro_batch, bo
   Forward& forward = parts.forwards.at(position, micro_batch);
   forward.context = std::make_shared<LayerContext>(parts, position, micro_batch, is_recompute);
   forward.roots.clear();
+  forward.fields.clear();
   if (!is_recompute) forward.kept.clear();
   return *forward.context;
 }
@@ -39,11 +41,21 @@ const at::Tensor& LayerContext::buffer(const std::string& name) {
 }
 
 at::Tensor LayerContext::batch(const std::string& name) {
-  if (const auto found = fields().find(name); found != fields().end()) return found->second;
+  if (const auto found = fields().find(name); found != fields().end())
+    return parts_.input_gradients.wants(name) && at::GradMode::is_enabled() ? leaf(name, found->second) : found->second;
   std::vector<std::string> names;
   for (const auto& [known, unused] : fields()) names.push_back(known);
   misuse("layer '{}' needs the batch field '{}', which the batch does not have{}", parts_.layers.info(position).name, name,
          suggest(name, names));
+}
+
+// Returns the field as a leaf, of which the backward gives the gradient.
+const at::Tensor& LayerContext::leaf(const std::string& name, const at::Tensor& field) {
+  if (!field.is_floating_point())
+    misuse("the gradient of the batch field '{}' is wanted, which is {}: only floating-point fields have one", name, describe(field));
+  at::Tensor& leaf = mine().fields[name];
+  if (!leaf.defined()) leaf = field.detach().requires_grad_(true);
+  return leaf;
 }
 
 Philox LayerContext::rng(Purpose purpose) const {

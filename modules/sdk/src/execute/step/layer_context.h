@@ -33,6 +33,7 @@ class LayerContext : public Context, public ContextExtras {
   const Batch& fields() const { return parts_.batches.fields(micro_batch); }
   Forward& mine() const { return parts_.forwards.at(position, micro_batch); }
   Sink sink(int param);
+  const at::Tensor& leaf(const std::string& name, const at::Tensor& field);
 
   StepParts& parts_;
 };

@@ -5,11 +5,13 @@
 #include <torch/csrc/autograd/edge.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "execute/step/gradients.h"
+#include "execute/step/input_gradients.h"
 #include "execute/step/layer_table.h"
 #include "execute/step/micro_batches.h"
 #include "execute/step/nonfinite_search.h"
@@ -28,6 +30,7 @@ struct Forward {
   std::vector<at::Tensor> inputs;               // detached: leaves of the layer's own graph
   std::vector<torch::autograd::Edge> outputs;   // by output: where its gradient enters the graph; invalid if it needs none
   std::vector<Root> roots;                      // of loss terms
+  std::map<std::string, at::Tensor> fields;     // of the batch, of which gradients are wanted: leaves of the layer's own graph
   std::shared_ptr<Context> context;             // the layer's backward uses it, too
   bool defers = false;                          // the backward leaves weight gradients for later
   std::vector<std::function<void()>> deferred;  // passed to Context::defer
@@ -71,6 +74,7 @@ struct StepParts {
   StepStats stats;
   NonfiniteSearch search;
   Gradients gradients;
+  InputGradients input_gradients;
 };
 
 }  // namespace zt

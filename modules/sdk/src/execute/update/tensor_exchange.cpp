@@ -151,9 +151,7 @@ Work broadcast_tensors(const ModelInfo& model, const Unit& unit, Communicator& c
     runs.push_back(run);
   }
   if (works.empty()) return {};
-  const Work last = works.back();
-  return then(last, [works = std::move(works), runs = std::move(runs), &unit] {
-    for (const Work& work : works) work.wait();
+  return then(all_of(std::move(works)), [runs = std::move(runs), &unit] {
     for (const OwnedRun& run : runs) unit.round_master(run.place, run.count);
   });
 }

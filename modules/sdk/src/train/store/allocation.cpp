@@ -95,11 +95,21 @@ void copy_buffers(const Plan& plan, StepState& state) {
   }
 }
 
+void allocate_pass_buffers(const Plan& plan, StepState& state) {
+  for (const PassBuffer& buffer : plan.main().buffers) {
+    const bool is_sharded = buffer.spread == Spread::sharded;
+    const int64_t elements = elements_of(buffer, is_sharded ? state.units[buffer.index].layout.chunk : 0);
+    const at::Tensor values = make_buffer(state, {}, elements, buffer.dtype);
+    state.pass_buffers.push_back({buffer, is_sharded ? values : values.view(buffer.shape)});
+  }
+}
+
 }  // namespace
 
 void allocate_state(const Plan& plan, StepState& state) {
   allocate_units(plan, state);
   copy_buffers(plan, state);
+  allocate_pass_buffers(plan, state);
 }
 
 }  // namespace zt

@@ -111,6 +111,7 @@ std::map<std::string, int64_t> Store::bytes() const {
       for (const NamedTensor& named : (*tensors)({.type = id, .index = index}, state_)) held += storages.add(named);
     }
   }
+  for (const PassTensor& each : state_.pass_buffers) bytes["buffers"] += static_cast<int64_t>(each.values.nbytes());
   return bytes;
 }
 
@@ -162,10 +163,62 @@ void Store::visit_layers(Visitor& visitor) const {
   }
 }
 
+namespace {
+
+// The place of a rank among the values of a pass's buffer that differ from one another.
+struct BufferRow {
+  int64_t rows = 1, row = 0;
+};
+
+// `axes`: along which ranks have other values.
+BufferRow row_of(const Plan& plan, const RankPlace& place, const PassBuffer& buffer, const std::vector<std::string>& axes) {
+  const auto values_at = [&](int rank) { return Coord{place.coord.shape, rank}.index(axes); };
+  std::set<int> all;
+  for (int rank = 0; rank < place.coord.shape.world_size(); ++rank) {
+    if (plan.programs_of_ranks()[rank]->find_buffer(buffer.type, buffer.index)) all.insert(values_at(rank));
+  }
+  return {static_cast<int64_t>(all.size()), std::distance(all.begin(), all.find(values_at(place.coord.rank)))};
+}
+
+}  // namespace
+
+// Gives the buffers of passes under the names "buffers/ema/head.weight" (sharded), "buffers/residual/head" or "buffers/count".
+// Where ranks have other values, the tensor has a row for each.
+void Store::visit_pass_buffers(Visitor& visitor) const {
+  const ModelInfo& model = *state_.model;
+  for (const auto& [buffer, values] : state_.pass_buffers) {
+    const ResourceType& type = type_of(buffer.type);
+    const std::string name = "buffers/" + type.name, owner = owner_name(type.index, buffer.index, model);
+    std::vector<std::string> axes;  // along which ranks have other values
+    if (type.index == Index::unit) axes = info(model.units[buffer.index].params.front()).cut_axes();
+    const bool is_cut = !axes.empty();
+    if (buffer.spread == Spread::sharded) {
+      for (const int param : model.units[buffer.index].params)
+        visitor.tensor(name + "/" + info(param).name, info(param).logical_shape(), piece_of(param, values));
+      continue;
+    }
+    if (buffer.spread == Spread::own) axes = names_of(place().coord.shape.axes(), &AxisSize::name);
+    const std::string full_name = owner.empty() ? name : name + "/" + owner;
+    if (buffer.spread == Spread::whole && !is_cut) {
+      visitor.tensor(full_name, buffer.shape, whole_piece(values));
+      continue;
+    }
+    const BufferRow row = row_of(*plan_, place(), buffer, axes);
+    Piece piece = whole_piece(values.unsqueeze(0));
+    piece.boxes[0].begin[0] = row.row;
+    piece.boxes[0].end[0] = row.row + 1;
+    std::vector<int64_t> shape = buffer.shape;
+    shape.insert(shape.begin(), row.rows);
+    visitor.tensor(full_name, shape, std::move(piece));
+    if (buffer.spread == Spread::own && !is_cut) visitor.sums_rows();
+  }
+}
+
 void Store::visit_tensors(Visitor& visitor) const {
   if (visitor.is_load()) await_readers();
   visit_units(visitor);
   visit_layers(visitor);
+  visit_pass_buffers(visitor);
   visitor.end_of_tensors();
 }
 

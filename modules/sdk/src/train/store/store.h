@@ -63,12 +63,13 @@ class Store {
   // Collective over the axes of the units.
   void gather_parameters() const;
 
-  // Bytes held on this rank by kind: parameters, master, gradients, optimizer, buckets.
+  // Bytes held on this rank by kind: parameters, master, gradients, optimizer, buffers of passes, buckets.
   std::map<std::string, int64_t> bytes() const;
 
  private:
   void visit_units(Visitor& visitor) const;
   void visit_layers(Visitor& visitor) const;
+  void visit_pass_buffers(Visitor& visitor) const;
   void await_readers() const;
 
   std::shared_ptr<const Plan> plan_;

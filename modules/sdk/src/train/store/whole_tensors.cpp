@@ -253,6 +253,18 @@ std::map<std::string, at::Tensor> optimizer_state(const Store& store, int param)
   return state;
 }
 
+at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param) {
+  const ResourceId type = resource_id(buffer);
+  const PassBuffer* declared = nullptr;
+  for (const auto& program : store.plan().programs_of_ranks()) {
+    if (!declared) declared = program->find_buffer(type, store.info(param).unit);
+  }
+  if (!declared || declared->spread != Spread::sharded)
+    misuse("no pass has a sharded buffer '{}' for the parameter '{}'", buffer, store.info(param).name);
+  return from_holders(store, param, declared->dtype, store.tensors()[param].shape,
+                      [&] { return join(store, param, store.state().pass_buffer(type, store.info(param).unit)); });
+}
+
 void set_parameter(Store& store, int param, const Given& given) {
   const at::Tensor values =
       agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);

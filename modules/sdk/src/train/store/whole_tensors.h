@@ -21,6 +21,8 @@ at::Tensor parameter(const Store& store, int tensor);       // as layers see it
 at::Tensor master(const Store& store, int tensor);          // as the optimizer sees it, in its precision
 at::Tensor gradient_shards(const Store& store, int param);  // what the ranks hold in Unit::grad_shard: complete sums
 std::map<std::string, at::Tensor> optimizer_state(const Store& store, int tensor);
+// Returns the tensor of the parameter in a sharded buffer of a pass. Throws Misuse if there is none.
+at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param);
 
 // Values to set: the same on all ranks, or those of rank `from` of the mesh.
 struct Given {

@@ -1,0 +1,99 @@
+// The gradients of the objective with respect to fields of the batch: the forwards and backwards of a training step, and nothing
+// else of it.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+#include "runner.h"
+#include "zt/base/error.h"
+
+namespace zt {
+
+namespace {
+
+// Sums of gradients, updates and actions of unknown purpose would change what the trainer holds.
+bool is_left_out(const Action& action) {
+  const Role role = role_of(action);
+  return role == Role::other || role == Role::update || role == Role::reduce;
+}
+
+int end_of_backwards(const RankProgram& program) {
+  const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind);
+  return static_cast<int>(norm - program.actions.begin());
+}
+
+// Lets no later step keep graphs of fields.
+struct EndOfWants {
+  InputGradients& gradients;
+  ~EndOfWants() { gradients.end(); }
+};
+
+// Throws Misuse unless the batch has the fields.
+void check_fields(const std::vector<std::string>& fields, const std::vector<Batch>& micro_batches) {
+  for (const std::string& name : fields) {
+    const Batch& first = micro_batches.front();
+    if (first.contains(name)) continue;
+    std::vector<std::string> names;
+    for (const auto& [known, values] : first) names.push_back(known);
+    misuse("the program wants the gradient of the batch field '{}', which the batch does not have{}", name, suggest(name, names));
+  }
+}
+
+}  // namespace
+
+// Ranks along the split axes read the same fields, each in its own layers.
+std::map<std::string, at::Tensor> Runner::joined_gradients(const std::vector<Batch>& micro_batches) {
+  const auto sums = runs_.parts().input_gradients.end();
+  const auto& split = plan_->main().split_axes;
+  std::map<std::string, at::Tensor> gradients;
+  for (const std::string& name : plan_->program().input_gradients()) {
+    std::vector<at::Tensor> parts;
+    for (size_t m = 0; m < micro_batches.size(); ++m) {
+      const auto found = sums.find({name, static_cast<int>(m)});
+      parts.push_back(found != sums.end() ? found->second.contiguous() : at::zeros_like(micro_batches[m].at(name)));
+    }
+    at::Tensor all = at::cat(parts);
+    if (!split.empty()) state_.links->comm(split).all_reduce(all, all).synchronize();
+    gradients[name] = all.div_(state_.grad_divisor);
+  }
+  return gradients;
+}
+
+std::map<std::string, at::Tensor> Runner::input_gradients(const StepBatch& batch) {
+  runs_.health().require_alive();
+  const std::vector<std::string>& fields = plan_->program().input_gradients();
+  if (fields.empty())
+    misuse("trainer:input_gradients: the program wants none: name the batch fields, as in zt.program(model, {{inputs_need_grad = "
+           "{{\"image\"}}}})");
+  Executor& running = runs_.activate(Mode::train);
+  const auto& actions = running.program().actions;
+  const int end = end_of_backwards(running.program());
+  const auto join = [&] {
+    for (int i = running.next(); i < end; ++i) {
+      running.seek(i);
+      if (!is_left_out(actions[i])) running.join_rest(state_, i + 1);
+    }
+    runs_.agree_on_failure(running.program());
+  };
+  const EndOfWants end_of_wants{runs_.parts().input_gradients};
+  std::map<std::string, at::Tensor> gradients;
+  runs_.attempt(running, 0, {.join = join}, [&] {
+    runs_.health().require_sound();
+    std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
+    check_fields(fields, micro_batches);
+    control_.prepare(state_);
+    runs_.begin(micro_batches, running);
+    runs_.parts().input_gradients.begin(fields);
+    for (int i = 0; i < end; ++i) {
+      if (!is_left_out(actions[i])) running.run(state_, i, i + 1);
+    }
+    running.drain();
+    runs_.agree_on_failure(running.program());
+    gradients = joined_gradients(micro_batches);
+  });
+  runs_.end_step();
+  return gradients;
+}
+
+}  // namespace zt
