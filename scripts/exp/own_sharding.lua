@@ -3,7 +3,7 @@
 --
 --   ztoolkit run -n 2 scripts/exp/own_sharding.lua --largest 2
 --
--- The losses are those of zero.shard at stages 2 and 3, to the bit, which the script checks: 0.60 after 200 steps on two ranks. The
+-- The losses are those of zero.shard at stages 2 and 3, to the bit, which the script checks: 0.60 after 200 steps, two ranks. The
 -- report shows what a rank holds.
 local zt = require "zt"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
