@@ -49,6 +49,7 @@ class LoadVisitor final : public Visitor {
   void tensor(const std::string&, const std::vector<int64_t>& shape, Piece piece) override {
     const int source = matches_.tensors.at(part_);
     const int64_t copies = matches_.copies.at(part_++);
+    if (source == Matches::kDropped) piece.data.zero_();
     if (source < 0) return;
     const SavedTensor* tensor = &index_.tensors[source];
     if (copies > 0) tensor = &stacks_.emplace_back(stack_of(*tensor, copies));
@@ -94,7 +95,7 @@ class LoadVisitor final : public Visitor {
   std::string prefix_;
   size_t part_ = 0;
   std::vector<ReadRequest> requests_;
-  std::vector<ReadRequest> sums_;  // of tensors that have another number of rows (Visitor::sums_rows)
+  std::vector<ReadRequest> sums_;   // of tensors that have another number of rows (Visitor::rows_of_ranks)
   std::deque<SavedTensor> stacks_;  // of requests for copies
 };
 
@@ -141,6 +142,16 @@ void check_upcycling(const Ranks& ranks, const std::string& folder, const Matche
       folder);
 }
 
+// Says what becomes of tensors of which each rank had values of its own (Visitor::rows_of_ranks). Collective.
+void warn_of_rows(const Ranks& ranks, const std::string& folder, const std::vector<std::string>& names, const char* what) {
+  const auto of_ranks = ranks.gather(fmt::format("{}", fmt::join(names, ", ")));
+  for (const std::string& each : of_ranks) {
+    if (each.empty()) continue;
+    return ranks.warn(fmt::format("the checkpoint '{}' is of another layout, whose ranks had values of their own of {}: {}",
+                                  folder, each, what));
+  }
+}
+
 }  // namespace
 
 MasterIndex read_index(io::FileSystem& files, const std::string& folder) {
@@ -172,13 +183,8 @@ Value::Table load(io::FileSystem& files, const Ranks& ranks, const std::string& 
   for (const std::string& each : std::set(of_ranks.begin(), of_ranks.end())) {
     if (!each.empty()) ranks.warn(fmt::format("of the checkpoint '{}' only what fits is loaded:{}", folder, each));
   }
-  for (const auto& names : ranks.gather(fmt::format("{}", fmt::join(matches.summed, ", ")))) {
-    if (names.empty()) continue;
-    ranks.warn(fmt::format("the checkpoint '{}' is of another number of ranks, each of which had values of its own of {}: the first "
-                           "rank begins with their sum, and the others with zeros",
-                           folder, names));
-    break;
-  }
+  warn_of_rows(ranks, folder, matches.summed, "the first rank begins with their sum, and the others with zeros");
+  warn_of_rows(ranks, folder, matches.dropped, "all begin with zeros");
   check_shards(files, ranks, folder, index, matches);
   LoadVisitor visitor(files, ranks, folder, index, matches);
   for (const auto& [prefix, value] : objects) {

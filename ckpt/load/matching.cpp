@@ -197,9 +197,11 @@ void match_tensors(const Contents& wanted, const MasterIndex& index, const Match
     if (shape == tensor.shape) {
       matches.tensors.back() = number;
       matches.copies.back() = is_saved ? 0 : shape[0];
-    } else if (is_saved && tensor.sums_rows && std::ranges::equal(shape | std::views::drop(1), tensor.shape | std::views::drop(1))) {
-      matches.tensors.back() = number;
-      matches.summed.push_back(tensor.name);
+    } else if (is_saved && tensor.rows) {
+      const bool has_rows = std::ranges::equal(shape | std::views::drop(1), tensor.shape | std::views::drop(1));
+      const bool is_summed = has_rows && tensor.rows == Visitor::Rows::summed;
+      matches.tensors.back() = is_summed ? number : Matches::kDropped;
+      (is_summed ? matches.summed : matches.dropped).push_back(tensor.name);
     } else if (is_saved) {
       note_shape(tensor, source, matches);
     } else {
@@ -278,8 +280,9 @@ std::string problems(const Matches& matches, const MasterIndex& index, const std
   if (!matches.of_other_experts.empty())
     text += "\na load neither adds nor removes experts: make the model with the checkpoint's number, or leave the layers out";
   const auto is_of_optimizer = [](const std::string& name) { return name.find(kOptimizer) != std::string::npos; };
+  // Not every optimizer has state.
   const bool has_optimizer =
-      std::ranges::any_of(index.tensors, [&](const SavedTensor& tensor) { return is_of_optimizer(tensor.name); });
+      std::ranges::any_of(values_of(index), [](const auto& value) { return value.first.ends_with("trainer/optimizer"); });
   if (!has_optimizer && std::ranges::any_of(matches.missing, is_of_optimizer))
     text += "\nthe checkpoint is of a trainer without an optimizer: take its parameters by ckpt.load(path, {model = trainer})";
   if (matches.could_upcycle)

@@ -29,14 +29,15 @@ struct MatchOptions {
 std::vector<std::string> renamed(std::vector<std::string> names, const std::vector<std::pair<std::string, std::string>>& map);
 
 struct Matches {
-  std::vector<int> tensors;     // per part of the contents: number of the index's tensor; -1: not loaded
+  static constexpr int kDropped = -2;
+  std::vector<int> tensors;     // per part: number of the index's tensor; -1: not loaded; kDropped: it gets zeros
   std::vector<int64_t> copies;  // per part: the number of copies of the tensor, along a new first dim; 0: the part is the tensor
   bool has_dense = false;       // experts become copies of a dense MLP
   bool could_upcycle = false;   // the index lacks experts and has dense MLPs of which they could be copies
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
-  std::vector<std::string> summed;  // tensors with a row per rank, saved with another number of rows
+  std::vector<std::string> summed, dropped;  // tensors with a row per rank, saved on another layout (Visitor::rows_of_ranks)
   std::set<std::string> of_other_experts;    // "blocks.1 has 4 experts, saved with 8"
   std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
 };

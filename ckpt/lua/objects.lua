@@ -68,6 +68,9 @@ function objects.list(call, named)
         fail("%s: '%s' has a method 'state' but no method 'restore', so it could be saved but not loaded", call, key)
       end
       value = value:state()
+      if value == nil then
+        fail("%s: the method 'state' of '%s' returned nil: let it return plain values, such as a table", call, key)
+      end
     end
     check_plain(call, key, value, {})
     list[#list + 1] = {prefix_of(key, value), value}

@@ -24,7 +24,7 @@ class ContentsCollector final : public Visitor {
     contents_.parts.push_back({prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data, {}});
   }
   void attributes(const Value::Table& attributes) override { contents_.parts.back().attributes = attributes; }
-  void sums_rows() override { contents_.parts.back().sums_rows = true; }
+  void rows_of_ranks(Rows rows) override { contents_.parts.back().rows = rows; }
   void end_of_tensors() override {}
   void value(const std::string& name, Value& value) override {
     note(prefix_ + name);

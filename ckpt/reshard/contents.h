@@ -5,11 +5,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reshard/region.h"
+#include "zt/base/stateful.h"
 #include "zt/base/value.h"
 
 namespace zt::ckpt {
@@ -25,7 +27,7 @@ struct TensorPart {
   Region region;
   at::Tensor data;
   Value::Table attributes = {};
-  bool sums_rows = false;  // Visitor::sums_rows
+  std::optional<Visitor::Rows> rows = {};  // Visitor::rows_of_ranks
 };
 
 // A kind such as "adamw", saved as the value `name`. All names that begin with one of `of` belong to it (Visitor::kind).

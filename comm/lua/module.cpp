@@ -49,6 +49,13 @@ std::string text_of_mesh(const Mesh& mesh) {
   return fmt::format("mesh {} (rank {} of {})", mesh.shape().text(), mesh.rank(), mesh.shape().world_size());
 }
 
+// A work of then_ is complete once its function has run, too.
+bool work_done(const Work& work) {
+  if (!work.done()) return false;
+  work.wait();
+  return true;
+}
+
 // work:then_(fn) -> a work that is complete when this one is and fn() has run, which the first wait for it calls
 int work_then(lua_State* L) {
   lua::check_function(L, 2);
@@ -90,7 +97,7 @@ void open(lua::Module& module) {
       .fallback<mesh_axis>()
       .metamethod<text_of_mesh>("__tostring");
   open_axis(module);
-  module.type<Work>().method<&Work::wait>("wait").method<&Work::done>("done").method<work_then>("then_");
+  module.type<Work>().method<&Work::wait>("wait").method<work_done>("done").method<work_then>("then_");
   lua::push(module.state(), Value(Value::Table{{"MPI", mpi_version()}, {"NCCL", kNccl}}));
   lua_setfield(module.state(), -2, "_INFO");  // for `ztoolkit info`
 }

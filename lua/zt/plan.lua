@@ -6,7 +6,8 @@ local core = require "zt.core"
 local picture = require "zt.run.picture"
 local text = require "zt.text"
 
-local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buckets", "activations", "total"}
+local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buffers", "buckets", "activations",
+  "total"}
 
 -- Joins show(name, count) of every entry, in the order of the names.
 local function sorted(counts, show)
@@ -17,7 +18,9 @@ end
 
 local function lines_of(kind)
   local rows = {}
-  for index, name in ipairs(MEMORY) do rows[index] = {"  " .. name, text.bytes(kind.memory[name])} end
+  for _, name in ipairs(MEMORY) do
+    if kind.memory[name] then rows[#rows + 1] = {"  " .. name, text.bytes(kind.memory[name])} end
+  end
   local assumed = {}
   for index, sentence in ipairs(kind.assumptions) do assumed[index] = "\n  assumes  " .. sentence end
   return ("%s %s%s\n%s\n  actions  %s\n  sends    %s%s"):format(

@@ -102,9 +102,9 @@ local function batch(step)
   local all = (noise + 1):cumsum(1):remainder(VOCAB):to "int64"
   return {tokens = all:narrow(1, 0, SEQ):contiguous(), labels = all:narrow(1, 1, SEQ):contiguous()}
 end
-local done = 0
-if o.folder ~= "" and ckpt.latest(o.folder) then done = ckpt.load(o.folder, objects).done end
-for step = done + 1, o.steps do
+objects.done = 0 -- steps
+if o.folder ~= "" and ckpt.latest(o.folder) then objects.done = ckpt.load(o.folder, objects).done end
+for step = objects.done + 1, o.steps do
   local data, losses = batch(step), {}
   for _, name in ipairs{"whole", "cpp", "lua"} do losses[name] = objects[name]:step(data).loss end
   if o.folder ~= "" and step % o.save_every == 0 then

@@ -42,8 +42,8 @@ class BlockCodec final : public Codec {
   template <class Each>
   void for_each_block(const at::Tensor& values, const at::Tensor& bytes, const Each& each) const {
     const int64_t blocks = values.numel() / kCodeBlock;
-    if (!values.is_cpu()) misuse("codes of gradients are made on the CPU, and the gradients are on {}: use powersgd",
-                                 values.device().str());
+    if (!values.is_cpu())
+      misuse("codes of gradients are made on the CPU, and the gradients are on {}: use powersgd", values.device().str());
     if (values.numel() % kCodeBlock != 0 || bytes.numel() != blocks * block_bytes())
       misuse("{} numbers have {} bytes of codes: give whole blocks", values.numel(), bytes.numel());
     if (blocks == 0) return;

@@ -13,8 +13,8 @@ class Codec {
  public:
   virtual ~Codec();
   virtual int64_t block_bytes() const = 0;
-  // Both: `values` [n], float32 or float64, contiguous, and `bytes` uint8 [n / 256 * block_bytes], with n a multiple of 256. Encodes
-  // the values, which must be finite, and leaves in them what the codes lack.
+  // Both: `values` [n], float32 or float64, contiguous, and `bytes` uint8 [n / 256 * block_bytes], with n a multiple of 256.
+  // Encodes the values, which must be finite, and leaves in them what the codes lack.
   virtual void encode(const at::Tensor& values, const at::Tensor& bytes) const = 0;
   // Adds the encoded values.
   virtual void decode_add(const at::Tensor& bytes, const at::Tensor& values) const = 0;

@@ -19,8 +19,6 @@ class Coded final : public Compressor {
  public:
   explicit Coded(const Codec& codec) : codec_(codec) {}
 
-  std::vector<PassBuffer> buffers(const ModelInfo&, int) const override { return {}; }
-
   int64_t sent_bytes(const ModelInfo& model, int unit, int ranks, bool sums_all, at::ScalarType) const override {
     const int64_t bytes = codes_of(residual_elements(model.units.at(unit)));
     return (sums_all ? 2 : 1) * (ranks - 1) * bytes / ranks;
@@ -48,11 +46,7 @@ class Coded final : public Compressor {
     comm.all_to_all(received, sent, std::vector<int64_t>(to_ranks.size(), mine), to_ranks).synchronize();
     bool is_usable = true;
     for (int rank = 0; rank < comm.size(); ++rank) is_usable = is_usable && received[rank * mine].item<uint8_t>() == 0;
-    if (!is_usable) {
-      if (can_send) take_back(cut, sent);
-      clear_residuals(units, *state.model);
-      return fail(units, *state.model);
-    }
+    if (!is_usable) return fail(units, *state.model);
     finish(cut, comm, sum_up(cut, received));
     clear_residuals(units, *state.model);  // codes of zeros need not be zeros
     for (const Reduced& each : units) clear_gaps(*state.model, each.unit.index, each.out, each.first);
@@ -102,16 +96,6 @@ class Coded final : public Compressor {
     }
   }
 
-  // Adds to the residuals what was sent, which no rank uses, and takes out the gradient.
-  void take_back(const Cut& cut, const at::Tensor& sent) const {
-    for (int rank = 0; rank < cut.ranks; ++rank) {
-      const int64_t begin = cut.begin_of(rank, *this);
-      for_each_part(cut, rank, sent.narrow(0, begin, cut.begin_of(rank + 1, *this) - begin),
-                    [&](const Reduced& each, const at::Tensor& codes, auto of) { codec_.decode_add(codes, of(each.residual)); });
-    }
-    for (const Reduced& each : cut.units) head_of(each).sub_(each.unit.grad.narrow(0, 0, numel_of(each)));
-  }
-
   // Returns, by unit, the sum of this rank's part, in the order of ranks.
   std::vector<at::Tensor> sum_up(const Cut& cut, const at::Tensor& received) const {
     std::vector<at::Tensor> sums;
@@ -146,11 +130,12 @@ class Coded final : public Compressor {
     });
     comm.all_gather(all, mine).synchronize();
     for (int rank = 0; rank < cut.ranks; ++rank) {
-      for_each_part(cut, rank, all.narrow(0, rank * longest, longest), [&](const Reduced& each, const at::Tensor& codes, auto of) {
-        const at::Tensor values = at::zeros({of(each.residual).numel()}, each.residual.options());
-        codec_.decode_add(codes, values);
-        of(each.out).copy_(values);
-      });
+      for_each_part(cut, rank, all.narrow(0, rank * longest, longest),
+                    [&](const Reduced& each, const at::Tensor& codes, auto of) {
+                      const at::Tensor values = at::zeros({of(each.residual).numel()}, each.residual.options());
+                      codec_.decode_add(codes, values);
+                      of(each.out).copy_(values);
+                    });
     }
   }
 

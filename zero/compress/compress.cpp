@@ -13,17 +13,32 @@ std::shared_ptr<Compressor> make_compressor(const CompressOptions& options) {
   return options.kind == Compression::int8 ? make_int8() : make_onebit();
 }
 
+// Runs when a step is complete.
+KindId keep_unsent() {
+  static const KindId id = register_kind(
+      {.name = "KEEP_UNSENT",
+       .target = Index::unit,
+       .doc = "keeps what a compressor has not sent of the unit's gradient",
+       .resources = [](const Action&, const ModelInfo&) { return Resources{.reads = {{resource::scalars}}, .writes = {}}; },
+       .role = Role::update,
+       .check = AttributeRule{{}, true}});
+  return id;
+}
+
 class CompressPass final : public Pass {
  public:
   explicit CompressPass(const CompressOptions& options)
-      : options_(options), compressor_(make_compressor(options)), handler_(make_reduction(compressor_)) {}
+      : options_(options), compressor_(make_compressor(options)), handlers_(make_reduction(compressor_)) {}
 
   std::string name() const override { return "zero.compress"; }
   std::string summary() const override { return "zero.compress " + word_of(options_.kind); }
   Phase phase() const override { return Phase::reduction; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const override {
-    return {{Kinds::get().reduce_grad, handler_}};
+    return {{Kinds::get().reduce_grad, handlers_.first}};
+  }
+  std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
+    return {{keep_unsent(), handlers_.second}};
   }
 
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
@@ -33,13 +48,9 @@ class CompressPass final : public Pass {
     for (size_t unit = 0; unit < model.units.size(); ++unit) {
       if (!program.units[unit].held || !model.units[unit].trainable) continue;
       const auto index = static_cast<int32_t>(unit);
-      program.buffers.push_back({.type = residual_type(),
-                                 .index = index,
-                                 .spread = Spread::own,
-                                 .dtype = program.precision.master(),
-                                 .shape = {residual_elements(model.units[unit])}});
-      program.buffers.push_back({.type = divisor_type(), .index = index, .dtype = at::kDouble, .shape = {1}});
-      for (PassBuffer& buffer : compressor_->buffers(model, index)) program.buffers.push_back(std::move(buffer));
+      add_buffers(program, model, index);
+      if (program.mode == Mode::train)
+        program.actions.push_back({.kind = keep_unsent(), .target = index, .attrs = {{"buffers", names_}}});
     }
     return program;
   }
@@ -50,25 +61,46 @@ class CompressPass final : public Pass {
       misuse("zero.compress: gradients are to be sent in {}, and a compressor sends its own form: leave reduce_dtype out",
              action.attr("dtype"));
     const int ranks = coord.size(action.axes());
-    std::vector<std::string> names = action.buffers();
+    Value::List names = names_;
+    for (const std::string& other : action.buffers()) names.emplace_back(other);
     int64_t sent = 0;
     for (const int unit : action.units()) {
       const UnitPlan& plan = program.units.at(unit);
-      if (plan.params == Residence::sharded)
-        misuse("zero.compress: parameters are sharded (zero.shard at stage 3), and compressors are for stages 0 to 2");
       const bool sums_all = plan.state == Residence::whole && plan.grads == Residence::whole;
       if (ranks > 1) sent += compressor_->sent_bytes(model, unit, ranks, sums_all, program.precision.master());
-      if (unit != action.target) continue;
-      for (const ResourceId type : {residual_type(), divisor_type()}) names.push_back(type_of(type).name);
-      for (const PassBuffer& buffer : compressor_->buffers(model, unit)) names.push_back(type_of(buffer.type).name);
     }
-    action.attrs["buffers"] = Value::List(names.begin(), names.end());
+    action.attrs["buffers"] = names;
     action.attrs["sent"] = sent;
+  }
+
+  void add_buffers(RankProgram& program, const ModelInfo& model, int32_t unit) const {
+    const auto add = [&](const Staged& staged, BufferResidence residence, at::ScalarType dtype, int64_t elements) {
+      for (const bool is_kept : {true, false})
+        program.buffers.push_back({.type = is_kept ? staged.kept : staged.next,
+                                   .index = unit,
+                                   .residence = residence,
+                                   .dtype = dtype,
+                                   .is_saved = is_kept,
+                                   .shape = {elements}});
+    };
+    add(residual_buffer(), BufferResidence::own, program.precision.master(), residual_elements(model.units[unit]));
+    for (const Staged& staged : compressor_->buffers())
+      add(staged, BufferResidence::local, at::kFloat, compressor_->elements(model, unit));
+    program.buffers.push_back({.type = divisor_type(), .index = unit, .dtype = at::kDouble, .shape = {1}});
+  }
+
+  static Value::List names_of_buffers(const Compressor& compressor) {
+    std::vector<ResourceId> types{residual_buffer().kept, residual_buffer().next, divisor_type()};
+    for (const Staged& staged : compressor.buffers()) types.insert(types.end(), {staged.kept, staged.next});
+    Value::List names;
+    for (const ResourceId type : types) names.emplace_back(type_of(type).name);
+    return names;
   }
 
   CompressOptions options_;
   std::shared_ptr<Compressor> compressor_;
-  std::shared_ptr<ActionHandler> handler_;
+  std::pair<std::shared_ptr<ActionHandler>, std::shared_ptr<ActionHandler>> handlers_;
+  Value::List names_ = names_of_buffers(*compressor_);
 };
 
 }  // namespace

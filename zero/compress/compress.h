@@ -25,15 +25,15 @@ constexpr auto words_of(Compression) {
 
 struct CompressOptions {
   Compression kind = Compression::powersgd;
-  int rank = 4;       // of powersgd: columns of the thin matrices
-  int64_t seed = 0;   // of powersgd: of the first thin matrices
+  int rank = 4;      // of powersgd: columns of the thin matrices
+  int64_t seed = 0;  // of powersgd: of the first thin matrices
 };
 
 // Throws Misuse for an unknown key, a wrong type or a value out of range.
 CompressOptions parse_compress_options(const Value& options);
 
-// Returns the pass, which lets REDUCE_GRAD compress. It throws Misuse if a pass shards parameters (zero.shard at stage 3) or gives
-// gradients another type for sending.
+// Returns the pass, which lets REDUCE_GRAD compress. It throws Misuse if zero.shard sends gradients in another type than it sums
+// them in.
 std::shared_ptr<Pass> make_compress(const CompressOptions& options);
 
 }  // namespace zt::zero

@@ -1,6 +1,6 @@
 // PowerSGD: a gradient matrix M [n, m] is sent as P [n, r] and Q [m, r], of which M is nearly P Q^T. One step of power iteration
-// makes them from the last Q: P = M Q, summed over the ranks and made orthonormal, then Q = M^T P, summed. Sums are linear, so the
-// product is P P^T applied to the sum of all M, and each rank keeps M - P P^T M.
+// makes them from the last Q: P = M Q, summed over the ranks and made orthonormal, then Q = M^T P, summed. Sums are linear, so
+// the product is P P^T applied to the sum of all M, and each rank keeps M - P P^T M.
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_qr.h>
 #include <ATen/ops/mm.h>
@@ -58,12 +58,13 @@ void renew_columns(const at::Tensor& q, const ParamInfo& param, uint64_t seed) {
 
 class PowerSgd final : public Compressor {
  public:
-  PowerSgd(int rank, uint64_t seed) : rank_(rank), seed_(seed), type_(register_pass_buffer("powersgd_q", Index::unit)) {}
+  PowerSgd(int rank, uint64_t seed) : rank_(rank), seed_(seed), q_(staged_buffer("powersgd_q")) {}
 
-  std::vector<PassBuffer> buffers(const ModelInfo& model, int unit) const override {
+  std::vector<Staged> buffers() const override { return {q_}; }
+  int64_t elements(const ModelInfo& model, int unit) const override {
     int64_t elements = 0;
     for (const Matrix& matrix : matrices_of(model, unit, rank_)) elements += matrix.second_message();
-    return {{.type = type_, .index = unit, .dtype = at::kFloat, .shape = {elements}}};
+    return elements;
   }
 
   int64_t sent_bytes(const ModelInfo& model, int unit, int ranks, bool, at::ScalarType exact) const override {
@@ -105,14 +106,14 @@ class PowerSgd final : public Compressor {
   struct Part {
     const Reduced& unit;
     Matrix matrix;
-    at::Tensor last_q;   // [columns, rank]: the buffer
-    at::Tensor p, q;     // [rows, rank] and [columns, rank], or [numel] and nothing for what is sent as it is
+    at::Tensor last_q;  // [columns, rank]: the buffer
+    at::Tensor p, q;    // [rows, rank] and [columns, rank], or [numel] and nothing for what is sent as it is
   };
 
   std::vector<Part> parts_of(const std::vector<Reduced>& units, const StepState& state) const {
     std::vector<Part> parts;
     for (const Reduced& unit : units) {
-      const at::Tensor all = state.pass_buffer(type_, unit.unit.index);
+      const at::Tensor all = state.pass_buffer(q_.next, unit.unit.index);
       int64_t at = 0;
       for (const Matrix& matrix : matrices_of(*state.model, unit.unit.index, rank_)) {
         Part& part = parts.emplace_back(Part{unit, matrix, {}, {}, {}});
@@ -137,7 +138,7 @@ class PowerSgd final : public Compressor {
     }
   }
 
-  // P = (G + E) Q, without writing the sum: if a rank has no finite gradient, all keep their residuals.
+  // P = (G + E) Q, without writing the sum.
   void send_first(const Part& part) const {
     const Matrix& matrix = part.matrix;
     const at::Tensor gradient = matrix.of(part.unit.unit.grad);
@@ -179,7 +180,7 @@ class PowerSgd final : public Compressor {
 
   int64_t rank_;
   uint64_t seed_;
-  ResourceId type_;  // the last Q of the unit's matrices, one after the other
+  Staged q_;  // the last Q of the unit's matrices, one after the other
 };
 
 }  // namespace

@@ -37,5 +37,8 @@ int compress(lua_State* L) {
 }  // namespace zt::zero
 
 ZT_LUA_MODULE(zero) {
-  module.from_lua("gathered", "zt.zero.gathered").function<zt::zero::memory>("memory").function<zt::zero::shard>("shard").function<zt::zero::compress>("compress");
+  module.from_lua("gathered", "zt.zero.gathered")
+      .function<zt::zero::memory>("memory")
+      .function<zt::zero::shard>("shard")
+      .function<zt::zero::compress>("compress");
 }

@@ -28,14 +28,14 @@ end
 
 --- Returns the entries of a document as a list of {name, code, text, example, line}. `with_objects`: also those of objects that
 --- the Lua library makes, such as runs and engines, which the list of the API lacks, and of what functions of scripts are given:
---- a table with the head `unit.` lists the fields of `unit`.
+--- a table with the head `ctx.unit.` lists the fields of `ctx.unit`.
 function reference.entries(document, with_objects)
   local entries, number, record = {}, 0, nil
   for line in (document .. "\n"):gmatch "(.-)\n" do
     number = number + 1
     if not line:find "^|" then record = nil end
     if record and with_objects then add_fields(entries, record, line, number) end
-    record = record or line:match "^| `(%l+%.)` |"
+    record = record or line:match "^| `(%l[%l.]*%.)` |"
     local code, rest = line:match(with_objects and "^| `([^`]+)`[^|]* |(.*)$" or "^| `([^`]+)` |(.*)$")
     local name = code and name_of(code, with_objects)
     if name then

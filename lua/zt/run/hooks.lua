@@ -46,7 +46,12 @@ end
 function hooks.call(run, event, ...)
   local list = run.hooks[event]
   if #list == 0 then return end
+  if run.running_hooks[event] then
+    fail("a hook of '%s' calls what calls it: log the values that it computes where the script calls run:log", event)
+  end
+  run.running_hooks[event] = true
   local own = outcome_of(list, event, ...)
+  run.running_hooks[event] = nil
   local all = run.ranks and run.ranks:gather_values(own) or {own}
   if own.problem then error(own.problem, 0) end
   for rank, one in ipairs(all) do

@@ -95,7 +95,8 @@ local function open(value)
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge, next_part = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
-    last_step = 0, finishers = {}, hooks = hooks.none(), is_stopping = false, curves = new_curves(options.show),
+    last_step = 0, finishers = {}, hooks = hooks.none(), running_hooks = {}, is_stopping = false,
+    curves = new_curves(options.show),
   }, Run)
   local found = on_rank_zero(self.ranks, function()
     self.start = {started = folder.time(), ranks = core.world.size}

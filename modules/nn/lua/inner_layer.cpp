@@ -25,9 +25,7 @@ class InnerContext final : public Context {
   at::Tensor batch(const std::string& name) override { return outer_.batch(name); }
   bool has_batch(const std::string& name) const override { return outer_.has_batch(name); }
   int64_t first_sample() const override { return outer_.first_sample(); }
-  Philox rng(Purpose purpose) const override {
-    return Philox::keyed(outer_.rng(purpose).key(), purpose, 1 + place_, call_);
-  }
+  Philox rng(Purpose purpose) const override { return Philox::keyed(outer_.rng(purpose).key(), purpose, 1 + place_, call_); }
   Communicator& comm(const std::string& axis) override { return outer_.comm(axis); }
   Communicator& control(const std::string& axis) override { return outer_.control(axis); }
   void loss(const std::string& name, at::Tensor sum, Per per) override { outer_.loss(name, std::move(sum), per); }
@@ -65,9 +63,10 @@ void enclose(const std::string& name, Layer& layer, Io& io) {
   const bool needs_position = dynamic_cast<const ExchangeLayer*>(&layer) || !layer.axes().empty() ||
                               (extras && (!extras->buffers().empty() || extras->has_update())) || !layer.io().stats.empty();
   if (needs_position)
-    misuse("nn.layer.layers.{}: a '{}' layer keeps tensors or talks to other ranks, so it needs a place of its own in the model: put "
-           "it beside this layer, in nn.sequential",
-           name, layer.kind());
+    misuse(
+        "nn.layer.layers.{}: a '{}' layer has metrics or statistics, changes tensors itself or talks to other ranks, so it needs a "
+        "place of its own in the model: put it beside this layer, in nn.sequential",
+        name, layer.kind());
   for (const auto& param : layer.params()) {
     if (!param->name.starts_with(name + ".")) param->name = name + "." + param->name;
   }

@@ -18,8 +18,8 @@ struct InnerLayer {
   uint64_t place = 0;                 // among the inner layers
 };
 
-// Gives the inner layer's parameters names within the outer one, and adds its losses to `io`. Throws Misuse for a layer that needs
-// a position of its own in a model.
+// Gives the inner layer's parameters names within the outer one, and adds its losses to `io`. Throws Misuse for a layer that
+// needs a position of its own in a model.
 void enclose(const std::string& name, Layer& layer, Io& io);
 
 void open_inner_layer(lua::Module& module);

@@ -3,6 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 
+#include <cmath>
+
 #include "parts/dropout.h"
 
 namespace zt {
@@ -42,14 +44,17 @@ int loss(lua_State* L) {
 double check_scalar(lua_State* L, int index, const char* what) {
   if (!lua::is_tensor(L, index)) return lua::check_number(L, index);
   const at::Tensor values = lua::check_tensor(L, index);
-  if (values.numel() != 1) misuse("ctx:metric takes a number or a scalar as its {}; got {} elements: call :sum()", what, values.numel());
+  if (values.numel() != 1)
+    misuse("ctx:metric takes a number or a scalar as its {}; got {} elements: call :sum()", what, values.numel());
   return values.is_meta() ? 0 : values.item<double>();
 }
 
 // ctx:metric(name, sum, count)
 int metric(lua_State* L) {
   const double sum = check_scalar(L, 3, "sum"), count = check_scalar(L, 4, "count");
-  self(L)->context->stat(lua::check_string(L, 2), at::tensor({sum, count}, at::kDouble));
+  const std::string name = lua::check_string(L, 2);
+  // A statistic that is not finite would end the step.
+  if (std::isfinite(sum) && std::isfinite(count)) self(L)->context->stat(name, at::tensor({sum, count}, at::kDouble));
   return 0;
 }
 

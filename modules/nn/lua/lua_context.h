@@ -10,7 +10,8 @@
 namespace zt::nn {
 
 // A handle that is valid only during the forward; later uses throw Misuse. Methods: ctx:batch(name), ctx:has_batch(name),
-// ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p). Fields: ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute.
+// ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p). Fields: ctx.mode, ctx.step, ctx.position,
+// ctx.micro_batch, ctx.recompute.
 struct LuaContext {
   Context* context = nullptr;  // null after the forward
   int dropouts = 0;            // number of ctx:dropout calls so far: the index of the next dropout

@@ -59,11 +59,12 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
   defined_at_ = options.defined_at ? *options.defined_at : forward_->place();
   for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
-  for (const auto& [name, value] : options.layers) {
-    const auto* object = value.get_if<Object>();
-    const auto layer = object ? object->as<Layer>() : nullptr;
-    if (!layer) wrong_type("nn.layer.layers." + name, "a layer", value);
-    if (options.params.contains(name)) misuse("nn.layer: '{}' is a name of `params` and of `layers`: self has one of each name", name);
+  for (const auto& [name, layer] : options.layers) {
+    if (options.params.contains(name))
+      misuse("nn.layer: '{}' is a name of `params` and of `layers`: self has one of each name", name);
+    for (const auto& [other, known] : layers_) {
+      if (known == layer) misuse("nn.layer.layers: '{}' and '{}' are one layer: give it once, and call it twice", other, name);
+    }
     enclose(name, *layer, io_);
     layers_.emplace_back(name, layer);
   }
@@ -146,8 +147,21 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   return results;
 }
 
+// The tokens that the losses of inner layers count.
+Counts LuaLayer::inner_count(const std::function<at::Tensor(const std::string&)>& batch) const {
+  Counts total;
+  for (const auto& [name, layer] : layers_) {
+    const int64_t tokens = layer->count(batch).tokens;
+    if (tokens > 0 && total.tokens > 0 && tokens != total.tokens)
+      misuse("the inner layer '{}' counts {} valid tokens, and another one {}: give them the same labels", name, tokens,
+             total.tokens);
+    total.tokens = std::max(total.tokens, tokens);
+  }
+  return total;
+}
+
 Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batch) const {
-  if (!count_) return {};
+  if (!count_) return inner_count(batch);
   lua_State* L = count_->begin();
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
   const lua::StackScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });

@@ -1,6 +1,7 @@
 // Layers written in Lua: nn.layer{params = {w = tensor}, forward = function(self, x, ctx) ... end, io = {inputs =, outputs =}}.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,8 +16,8 @@ struct LuaContext;
 
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
-  Value::Table params;                   // name -> initial values (a tensor), or a Param of another layer
-  Value::Table layers;                   // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
+  Value::Table params;                                   // name -> initial values (a tensor), or a Param of another layer
+  std::map<std::string, std::shared_ptr<Layer>> layers;  // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
                                          // losses: name -> "token" or "sample"; metrics: list of names
   std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
@@ -26,9 +27,9 @@ struct LuaLayerOptions {
 };
 
 // Calls forward(self, inputs..., ctx), which returns one tensor per output. `self` is a new table of the parameters' values and
-// the inner layers in each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws Misuse if forward
-// draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field of a
-// micro-batch, or nil. Threads: only the thread of its lua_State.
+// the inner layers in each call, because a layer keeps no state. ctx is a LuaContext; its dropout is the same on any mesh. Throws
+// Misuse if forward draws from the Lua state's random generator. Calls count(batch) with a LuaBatch: batch(name) returns a field
+// of a micro-batch, or nil. Threads: only the thread of its lua_State.
 class LuaLayer final : public Layer, public LayerExtras {
  public:
   explicit LuaLayer(const LuaLayerOptions& options);
@@ -44,6 +45,7 @@ class LuaLayer final : public Layer, public LayerExtras {
  private:
   void fill_self(lua_State* L, int self, const std::shared_ptr<LuaContext>& context) const;
   void end_self(lua_State* L, int self) const;
+  Counts inner_count(const std::function<at::Tensor(const std::string&)>& batch) const;
   void call(lua::Callable& function, int arguments, int results) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 

@@ -83,8 +83,16 @@ end
 function TestInner:test_mistakes()
   local contains = lu.assertErrorMsgContains
   contains("nn.layer.layers.a", nn.layer, {layers = {a = 3}, forward = print})
+  local function run_a(own, h, ctx) return own.a:forward(h, ctx) end
+  local other = nn.layer{layers = {a = nn.dropout{p = 0.25 * rank}}, forward = run_a}
+  local unlike = nn.sequential{read(), other, linear(1), squared_error(), seed = 1}
+  if ranks > 1 then contains("layers.a.p", trainer_of, unlike) end
   contains("is a name of `params` and of `layers`", nn.layer,
            {layers = {a = linear(1)}, params = {a = zt.zeros{1}}, forward = print})
+  local once = linear(1)
+  contains("'a' and 'b' are one layer", nn.layer, {layers = {a = once, b = once}, forward = print})
+  local metric = zt.metric("m", print, {inputs = {"h"}})
+  contains("has metrics or statistics", nn.layer, {layers = {a = metric}, forward = print})
   local kept
   local keeps = nn.layer{layers = {a = linear(1)}, forward = function(own, h, ctx)
     kept = kept or {own.a, ctx}
@@ -195,6 +203,10 @@ function TestInputGradients:test_mistakes()
   contains("the program wants none", trainer.input_gradients, trainer, batch(1))
   local other = trainer_of(network(), {wanted = {"images"}})
   contains("the gradient of the batch field 'images', which the batch does not have", other.input_gradients, other, batch(1))
+  local blind = nn.layer{io = {inputs = {}, outputs = {{name = "h", differentiable = false}}},
+                         forward = function(_, ctx) return ctx:batch "x" end}
+  local unseen = trainer_of(nn.sequential{blind, linear(1), squared_error(), seed = 1}, {wanted = {"x"}})
+  contains("no gradient flows to the batch field 'x'", unseen.input_gradients, unseen, batch(1))
   local given = batch(1)
   given.x = given.x:to "int64"
   local integer = trainer_of(network(), {wanted = {"x"}})

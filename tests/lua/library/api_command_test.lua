@@ -24,11 +24,10 @@ end
 
 function TestApi:test_what_a_type_or_a_record_has()
   lu.assertStrContains(run "Simulation", "Simulation:write_trace(")
-  local output = run "unit"
-  for _, field in ipairs{"unit.master\n  the part that this rank owns", "unit.index\n", "unit.name\n", "unit.grad_shard\n"} do
-    lu.assertStrContains(output, field)
-  end
-  lu.assertStrContains(run "state.grad_divisor", "the factor by which gradient buffers are larger")
+  local output = run "ctx"
+  for _, field in ipairs{"ctx.step\n  the 0-based step", "ctx.unit\n", "ctx.out\n"} do lu.assertStrContains(output, field) end
+  lu.assertStrContains(run "ctx.unit.master", "the part that this rank owns")
+  lu.assertStrContains(run "ctx.grad_divisor", "the factor by which gradient buffers are larger")
 end
 
 function TestApi:test_unknown_names()

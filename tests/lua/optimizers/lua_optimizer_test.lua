@@ -156,6 +156,11 @@ function TestLuaOptimizer:test_mistakes_of_a_step()
   refused("it returned a number: it returns nothing", function() return 1 end)
   refused("it gave p, which is float32[", function(_, p) p:resize_{1} end)
   refused("it gave average, which is float32[", function(_, _, _, state) state.average:set_(zt.zeros{2}) end, {average = "like"})
+  local average = {average = "like"}
+  refused("it assigned state.average, which would have no effect", function(_, _, g, state) state.average = g * 1 end, average)
+  refused("it assigned a new field of state", function(_, _, g, state) state.mine = g * 1 end, average)
+  refused("state.averages does not exist: did you mean 'average'?", function(_, _, _, state) return state.averages end, average)
+  refused("info.rate does not exist", function(info, p) p:mul_(info.rate) end)
   refused("nan: does it divide by a number that can be 0?", function(_, p, g) p:copy_((g - g) / (g - g)) end)
   refused("of 'embedding.weight' inf: does it divide", function(_, p) p:fill_(math.huge) end)
   refused("random numbers inside a layer", function(_, p) p:add_(zt.randn{p:size(0)}) end)
@@ -168,6 +173,9 @@ function TestLuaOptimizer:test_a_step_that_fails_on_one_rank()
   local function fail() if rank == last then error "only one" end end
   local trainer = trainer_of(zt.optimizer{name = "wrong", lr = 0.1, step = fail})
   lu.assertEquals(pcall(trainer.step, trainer, batch(1)), rank ~= last)
+  if ranks > 1 then -- what ranks read together none of them reads
+    lu.assertErrorMsgContains("only one", trainer.master, trainer, "blocks.0.mlp.up.weight")
+  end
   for _ = 1, 2 do lu.assertErrorMsgContains("only one", trainer.step, trainer, batch(1)) end
 end
 

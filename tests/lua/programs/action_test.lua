@@ -45,7 +45,7 @@ function TestAction:test_fields_that_there_are()
     for key in pairs(ctx) do seen[key] = true end
   end):step(batch())
   lu.assertEquals(seen, {"TRY_" .. names, 0, "embedding.weight", 1, 1, 1, 0, 0, "embedding.weight", 0, step = true, loss = true,
-    grad_norm = true, grad_divisor = true, unit = true})
+    grad_norm = true, grad_divisor = true, unit = true, buffer = true})
 end
 
 -- Returns a step whose action after STEP 1 calls `run`, with the resources `reads` and `writes`.
@@ -177,6 +177,14 @@ function TestPass:test_only_actions_may_change()
   lu.assertErrorMsgContains("it sets 0 unit plans for the ", apply, function(p) p.units = {} end)
   lu.assertErrorMsgContains("it sets program.unit, which would have no effect", apply, function(p) p.unit = 1 end)
   lu.assertStrContains(apply(function(p) p.precision.params = "bf16" end), "params=bf16")
+  local function only_in_evaluation(program)
+    if program.mode == "eval" then program.precision.params = "bf16" end
+    return program
+  end
+  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ}
+  local pass = zt.pass{phase = "overlap", apply = only_in_evaluation}
+  lu.assertErrorMsgContains("the training program has parameters of", zt.trainer, zt.program(model):apply(pass),
+                            {optimizer = optim.sgd{lr = 1}})
   lu.assertErrorMsgContains("it returned a program without 'units'", apply, function(p) return {actions = p.actions} end)
 end
 

@@ -86,6 +86,31 @@ function TestReplaced:test_a_gather()
   end
 end
 
+-- Where layers read the master parameters, a gather that rounds would change them.
+function TestReplaced:test_a_gather_that_rounds()
+  if ranks == 1 then return end
+  local gather = zt.action{replaces = "UNSHARD", start = function(ctx)
+    return mesh.dp:all_gather(ctx.out, (ctx.unit.shard * 64):round() / 64, {async = true})
+  end}
+  local function rounded(options)
+    return trainer_of(zt.pass{phase = "reduction", mesh = mesh, actions = {gather}}, options)
+  end
+  local wrong = rounded{stage = 1, precision = "fp32"}
+  lu.assertErrorMsgContains("changed the master parameters of unit", train, wrong, 1, 1)
+  lu.assertTrue(train(rounded{stage = 1, precision = "bf16"}, 1, 2):step(batch(3)).loss > 0)
+end
+
+-- A work is complete once what hangs on it has run.
+function TestReplaced:test_works()
+  local tensor, ran = zt.ones{4}, 0
+  local work = mesh.dp:all_reduce(tensor, {async = true}):then_(function() ran = ran + 1 end)
+  while not work:done() do end
+  lu.assertEquals(ran, 1)
+  work:wait()
+  lu.assertEquals(ran, 1)
+  lu.assertErrorMsgContains("function expected", work.then_, work, 3)
+end
+
 function TestReplaced:test_mistakes()
   local function reduce() return zt.action{replaces = "REDUCE_GRAD", start = print} end
   local function pass(actions) return zt.pass{name = "mine", phase = "reduction", mesh = mesh, actions = actions} end
@@ -167,6 +192,9 @@ function TestBuffer:test_other_residences()
   lu.assertEquals(seen["blocks.1"][2], 3 * (rank + 1))
   lu.assertEquals(seen["head"][1], counted * 3 / 2)
   lu.assertStrContains(tostring(other:report()), "buffers")
+  lu.assertEquals(other:buffer("count"):item(), counted * 3 / 2)
+  lu.assertEquals(other:buffer("own", "head"):max():item(), 3 * (rank + 1))
+  lu.assertErrorMsgContains("no pass has a buffer 'own' of the run", other.buffer, other, "own")
 end
 
 -- Values of a position for a micro-batch, and the layers' own buffers.
@@ -213,7 +241,7 @@ function TestBuffer:test_mistakes()
   local start = function(ctx) ctx.buffer.used_alone:zero_() end
   local action = zt.action{name = "USE_ALONE", buffers = {used}, start = start}
   local function add(program) table.insert(program.actions, action(0)) return program end
-  contains("it uses the buffer 'used_alone' of unit 'embedding.weight', which no pass declares", trainer_of,
+  contains("it uses the buffer 'used_alone' of unit 'embedding.weight', of which this rank has none", trainer_of,
            zt.pass{phase = "overlap", mesh = mesh, actions = {action}, apply = add})
   contains("the buffer 'used_alone' of unit 'embedding.weight' is declared twice", trainer_of,
            zt.pass{phase = "overlap", mesh = mesh, actions = {action}, buffers = {used, used}, apply = add})

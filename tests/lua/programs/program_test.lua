@@ -153,7 +153,7 @@ end
 
 function TestProgram:test_a_pass_must_return_the_program()
   local forgetful = zt.pass{name = "forgetful", phase = "overlap", apply = function() end}
-  lu.assertErrorMsgContains("the pass forgetful must return the program", trainer_of, program_of(1):apply(forgetful))
+  lu.assertErrorMsgContains("the pass forgetful: it must return the program (a table with 'actions'), it returned nil", trainer_of, program_of(1):apply(forgetful))
 end
 
 local TestTrainer = {}

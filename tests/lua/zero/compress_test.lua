@@ -42,8 +42,8 @@ local TestCompress = {}
 -- Returns a pass that calls before(ctx) and after(ctx) around each REDUCE_GRAD, with what zero.compress keeps in
 -- ctx.buffer.residual.
 local function probe(name, before, after)
-  local kept = zt.buffer{name = "residual", residence = "own"}
-  local options = {reads = {"grad"}, buffers = {kept}, axes = {"dp"}}
+  local kept = {zt.buffer{name = "residual", residence = "own"}, zt.buffer{name = "residual_next", residence = "own"}}
+  local options = {reads = {"grad"}, buffers = kept, axes = {"dp"}}
   local function action(suffix, start)
     return zt.action{name = name .. suffix, start = start, reads = options.reads, buffers = options.buffers, axes = options.axes}
   end
@@ -81,7 +81,7 @@ function TestCompress:test_nothing_is_lost()
             mesh.dp:all_gather(sum, ctx.unit.grad_shard + 0)
           end
           local all = wanted[ctx.unit.index]
-          local kept = ctx.buffer.residual:narrow(0, 0, all:numel()) + 0
+          local kept = ctx.buffer.residual_next:narrow(0, 0, all:numel()) + 0
           kept_some = kept_some or kept:abs():sum():item() > 0
           mesh.dp:all_reduce(kept)
           local error = (sum:narrow(0, 0, all:numel()) + kept - all):abs():max():item()
@@ -113,6 +113,8 @@ function TestCompress:test_stages_and_buckets()
   for _, compress in ipairs(KINDS) do
     local first = train(trainer_of(compress, {stage = 1, reduce_every = "micro_batch"}), 1, 3)
     assert_same(first, train(trainer_of(compress, {stage = 2}), 1, 3), " at stage 2 with " .. compress.kind)
+    local third = trainer_of(compress, {stage = 3, node_shared = false})
+    assert_same(first, train(third, 1, 3), " at stage 3 with " .. compress.kind)
     local bucketed = trainer_of(compress, {stage = 1, reduce_every = "micro_batch", bucket_bytes = 0})
     assert_same(first, train(bucketed, 1, 3), " without buckets with " .. compress.kind)
   end
@@ -159,12 +161,69 @@ function TestCompress:test_overflow()
   end
 end
 
+-- A step that fails on one rank, in its second micro-batch, leaves all as it was.
+function TestCompress:test_a_failed_step()
+  for _, compress in ipairs(KINDS) do
+    local is_bad = false
+    local trips = nn.layer{forward = function(_, h, ctx)
+      if is_bad and rank == ranks - 1 and ctx.micro_batch == 1 then error "tripped" end
+      return h
+    end}
+    local function make()
+      local model = nn.sequential{
+        nn.embedding{vocab = VOCAB, hidden = 20}, nn.linear{["in"] = 20, out = 20}, trips,
+        nn.lm_loss{vocab = VOCAB, hidden = 20}, seed = 3,
+      }
+      local program = zt.program(model, {micro_batches = 2}):apply(zero.shard{stage = 2, axis = mesh.dp, bucket_bytes = 0})
+      return zt.trainer(program:apply(zero.compress(compress)), {optimizer = optim.sgd{lr = 0.3}})
+    end
+    local failing, other = train(make(), 1, 2), train(make(), 1, 2)
+    is_bad = true
+    lu.assertErrorMsgContains("tripped", failing.step, failing, batch(3))
+    is_bad = false
+    assert_same(train(failing, 3, 5), train(other, 3, 5), " after a failed step with " .. compress.kind)
+  end
+end
+
+-- What ranks keep loads where experts lie elsewhere, and thin matrices of groups of replicas are their own.
+function TestCompress:test_experts_and_replicas()
+  if ranks == 1 then return end
+  local moe = require "zt.moe"
+  local spread = {ep = comm.mesh{dp = 1, ep = ranks}, dp = comm.mesh{dp = ranks, ep = 1}}
+  local function with_experts(axes)
+    local layers = moe.layers{experts = 4, hidden = 16, ffn = 32, top_k = 1, axis = axes.ep}
+    local model = nn.sequential{
+      nn.embedding{vocab = VOCAB, hidden = 16}, {"experts", layers}, nn.lm_loss{vocab = VOCAB, hidden = 16}, seed = 3,
+    }
+    local program = zt.program(model):apply(zero.shard{axis = axes:join{"dp", "ep"}}):apply(zero.compress{kind = "int8"})
+    return zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  end
+  local folder = temporary()
+  ckpt.save(folder, {trainer = train(with_experts(spread.ep), 1, 2)}, {step = 2, async = false})
+  local other = with_experts(spread.dp)
+  ckpt.load(folder, {trainer = other})
+  lu.assertTrue(train(other, 3, 3):step(batch(4)).loss > 0)
+
+  local axes = comm.mesh{replica = ranks, dp = 1, order = {"replica", "dp"}}
+  local function with_replicas()
+    local model = nn.sequential{
+      nn.embedding{vocab = VOCAB, hidden = 16}, nn.linear{["in"] = 16, out = 16}, nn.lm_loss{vocab = VOCAB, hidden = 16},
+      seed = 3,
+    }
+    local program = zt.program(model):apply(zero.shard{axis = axes.dp, replicate = axes.replica, stage = 1})
+    return zt.trainer(program:apply(zero.compress{kind = "powersgd", rank = 2}), {optimizer = optim.sgd{lr = 0.1}})
+  end
+  local first, again, place = train(with_replicas(), 1, 2), with_replicas(), temporary()
+  ckpt.save(place, {trainer = first}, {step = 2, async = false})
+  ckpt.load(place, {trainer = again})
+  assert_same(train(again, 3, 4), train(first, 3, 4), " in groups of replicas")
+end
+
 function TestCompress:test_mistakes()
   local contains = lu.assertErrorMsgContains
   contains("zero.compress.kind", zero.compress, {kind = "int4"})
   contains('only with kind = "powersgd"', zero.compress, {kind = "int8", rank = 2})
   contains("zero.compress.rank", zero.compress, {kind = "powersgd", rank = 0})
-  contains("compressors are for stages 0 to 2", trainer_of, {kind = "int8"}, {stage = 3, node_shared = false})
   local function twice()
     local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ}
     local program = zt.program(model):apply(zero.shard{axis = mesh.dp, reduce_dtype = "bf16"}):apply(zero.compress{kind = "int8"})

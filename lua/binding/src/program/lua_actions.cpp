@@ -20,7 +20,7 @@ namespace {
 
 struct BufferOptions {
   std::string name, of = "unit", dtype = "float32";
-  Spread residence = Spread::whole;
+  BufferResidence residence = BufferResidence::whole;
   Value shape = "like";
 };
 
@@ -52,7 +52,7 @@ int make_buffer(lua_State* L) {
                     "a list of sizes, \"like\" (as the unit's flat parameters), or function(owner, info) that returns a list")
           .optional("dtype", &BufferOptions::dtype, "\"float32\" or another dtype of tensors")
           .optional("residence", &BufferOptions::residence,
-                    "whole (equal on all ranks), sharded (as the optimizer's state) or own (each rank has other values)");
+                    "whole (equal on all ranks), sharded (as the optimizer's state), own or local (each rank has other values)");
   const BufferOptions options = schema.parse(check_value(L, 1));
   LuaBuffer buffer{.name = options.name,
                    .of = parse_owner(options.of),
@@ -62,13 +62,16 @@ int make_buffer(lua_State* L) {
   const auto* word = options.shape.get_if<std::string>();
   const auto* object = options.shape.get_if<Object>();
   const bool is_function = object && object->as<Callable>();
-  if (word && *word != "like") misuse("zt.buffer.shape = '{}': give a list of sizes, a function that returns one, or \"like\"", *word);
+  if (word && *word != "like")
+    misuse("zt.buffer.shape = '{}': give a list of sizes, a function that returns one, or \"like\"", *word);
   if (word && buffer.of != Index::unit)
-    misuse("zt.buffer{{name = \"{}\"}}: shape = \"like\" is that of a unit's parameters, and it is of the {}: give a list of sizes",
-           buffer.name, options.of);
-  if (buffer.residence == Spread::sharded && (!word || buffer.of != Index::unit))
-    misuse("zt.buffer{{name = \"{}\"}}: residence = \"sharded\" is for buffers of units with shape = \"like\": no axis cuts others",
-           buffer.name);
+    misuse(
+        "zt.buffer{{name = \"{}\"}}: shape = \"like\" is that of a unit's parameters, and it is of the {}: give a list of sizes",
+        buffer.name, options.of);
+  if (buffer.residence == BufferResidence::sharded && (!word || buffer.of != Index::unit))
+    misuse(
+        "zt.buffer{{name = \"{}\"}}: residence = \"sharded\" is for buffers of units with shape = \"like\": no axis cuts others",
+        buffer.name);
   if (!word && !is_function) sizes_of(options.shape);
   buffer.type = register_pass_buffer(buffer.name, buffer.of);
   push(L, std::make_shared<LuaBuffer>(std::move(buffer)));
@@ -119,10 +122,10 @@ std::vector<PassBuffer> LuaBuffer::of_rank(const RankProgram& program, const Val
   for (int index = 0; index < static_cast<int>(each.size()); ++index) {
     if (!is_held(program, positions, of, index)) continue;
     const Value::Table& owner = *each[static_cast<size_t>(index)].get_if<Value::Table>();
-    PassBuffer buffer{.type = type, .index = index, .spread = residence, .dtype = dtype};
+    PassBuffer buffer{.type = type, .index = index, .residence = residence, .dtype = dtype};
     if (shape.get_if<std::string>()) {
       if (!*owner.at("trainable").get_if<bool>()) continue;
-      if (residence != Spread::sharded) buffer.shape = {*owner.at("numel").get_if<int64_t>()};
+      if (residence != BufferResidence::sharded) buffer.shape = {*owner.at("numel").get_if<int64_t>()};
     } else {
       const auto* function = shape.get_if<Object>();
       const Value given = function ? called_shape(*function->as<Callable>(), owner, info) : shape;
@@ -187,8 +190,8 @@ std::vector<ResourceId> parse_resources(const ActionOptions& options, const std:
     const ResourceType& type = type_of(id);
     if (type.is_of_pass) misuse("zt.action: '{}' is a buffer of a pass: name it in `buffers`", name);
     if (type.index != Index::none && type.index != options.target)
-      misuse("zt.action{{name = \"{}\"}}: '{}' is data of a {}, and its target is \"{}\": give target = \"{}\"", options.name, name,
-             word_of(type.index), word_of(options.target), word_of(type.index));
+      misuse("zt.action{{name = \"{}\"}}: '{}' is data of a {}, and its target is \"{}\": give target = \"{}\"", options.name,
+             name, word_of(type.index), word_of(options.target), word_of(type.index));
     if (type.has_micro_batch && !options.micro_batch)
       misuse("zt.action{{name = \"{}\"}}: '{}' is of one micro-batch: give micro_batch = true", options.name, name);
   }
@@ -223,11 +226,13 @@ KindId register_action(const ActionOptions& options) {
 // A replaced kind keeps its resources, axes and role.
 KindId replaced_kind(const ActionOptions& options) {
   const bool is_plain = options.name.empty() && options.reads.empty() && options.writes.empty() && options.frees.empty() &&
-                        options.axes.empty() && options.target == Index::unit && !options.micro_batch && options.role == Role::other;
+                        options.axes.empty() && options.target == Index::unit && !options.micro_batch &&
+                        options.role == Role::other;
   if (!is_plain)
-    misuse("zt.action{{replaces = \"{}\"}} keeps the name, target, resources, axes and role of that kind: give `start` and `buffers` "
-           "only",
-           options.replaces);
+    misuse(
+        "zt.action{{replaces = \"{}\"}} keeps the name, target, resources, axes and role of that kind: give `start` and `buffers` "
+        "only",
+        options.replaces);
   return kind_id(options.replaces);
 }
 

@@ -16,10 +16,10 @@ struct LuaBuffer {
   std::string name;
   Index of = Index::unit;
   ResourceId type{};
-  Spread residence = Spread::whole;
+  BufferResidence residence = BufferResidence::whole;
   at::ScalarType dtype = at::kFloat;
-  // A list of sizes; "like": one element for each of the unit's flat layout, for trainable units; or a function(owner, info), whose
-  // owner is the unit, position or layer in `info`, and which returns a list, or nil where there is no buffer.
+  // A list of sizes; "like": one element for each of the unit's flat layout, for trainable units; or a function(owner, info),
+  // whose owner is the unit, position or layer in `info`, and which returns a list, or nil where there is no buffer.
   Value shape;
 
   // Returns those of a rank. `info`: that of the pass.

@@ -22,12 +22,14 @@ class Shown {
 
   ScriptRecord record(bool is_replaced) {
     const Index of = kind(action_.kind).target;
-    for (const auto& [name, value] :
-         {std::pair<const char*, Value>{"step", state_.step}, {"loss", state_.loss}, {"grad_norm", state_.grad_norm},
-          {"grad_divisor", state_.grad_divisor}})
+    for (const auto& [name, value] : {std::pair<const char*, Value>{"step", state_.step},
+                                      {"loss", state_.loss},
+                                      {"grad_norm", state_.grad_norm},
+                                      {"grad_divisor", state_.grad_divisor}})
       ctx_.add(name, value);
     ctx_.names += " unit position layer buffer out";
     if (of != Index::none) add_target(of);
+    ctx_.part("buffer");
     for (const Resource& used : buffers_used(action_, *state_.model)) {
       const bool is_of_other_unit = type_of(used.type).index == Index::unit && used.index != target_;
       if (!is_of_other_unit) ctx_.add_tensor({"buffer." + type_of(used.type).name, state_.pass_buffer(used.type, used.index)});
@@ -56,7 +58,8 @@ class Shown {
     for (const ResourceId type : resource_ids()) {
       const TensorsOf* tensors = tensors_of(type);
       if (!tensors || type_of(type).index != of || type_of(type).is_of_pass) continue;
-      const Resource resource{.type = type, .index = target_, .micro_batch = type_of(type).has_micro_batch ? action_.micro_batch : -1};
+      const Resource resource{
+          .type = type, .index = target_, .micro_batch = type_of(type).has_micro_batch ? action_.micro_batch : -1};
       if (type_of(type).has_micro_batch && action_.micro_batch < 0) continue;
       // The outputs of a position and their gradients have the same names.
       ScriptRecord& place = of == Index::position ? record.part(type_of(type).name) : record;
@@ -65,7 +68,8 @@ class Shown {
         if (named.memory == Memory::slot) named.tensor.reset();
         const size_t dot = named.name.find('.');
         const std::string field = named.name.substr(0, dot);
-        if (is_declared(type) && !named.param.empty() && named.tensor.defined())  // state of one parameter: unit.state.NAME[param]
+        if (is_declared(type) && !named.param.empty() &&
+            named.tensor.defined())  // state of one parameter: unit.state.NAME[param]
           place.part(field).part(named.name.substr(dot + 1)).add_view(named.param, named.tensor);
         else if (is_declared(type)) place.add_tensor(named);
         else place.undeclared += fmt::format("{}={} ", field, type_of(type).name);
@@ -99,6 +103,21 @@ class Shown {
 void clear_sum(const StepState& state, int unit, GradientPart part) {
   const Unit& of = state.units.at(unit);
   clear_gaps(*state.model, unit, summed_part(of, part), sums_parts(of) ? of.rank * of.layout.chunk : 0);
+}
+
+// Returns a copy of the master parameters if a gather in a script could change them, because layers read them where they lie.
+at::Tensor gathered_master(const Action& action, const StepState& state, int unit) {
+  if (action.kind != Kinds::get().unshard) return {};
+  const Unit& of = state.units.at(unit);
+  return of.owns_master() || of.owns_shard() ? at::Tensor() : of.master.clone();
+}
+
+void check_master(const at::Tensor& before, const Unit& unit) {
+  if (before.equal(unit.master)) return;
+  misuse(
+      "the action UNSHARD of a script changed the master parameters of unit {}, which layers read where they lie: leave the part of "
+      "ctx.out that this rank owns as it is, or give 16-bit parameters, or stage 3 with node_shared = false",
+      unit.index);
 }
 
 }  // namespace
@@ -141,7 +160,9 @@ Work LuaHandler::start(const Action& action, StepState& state) {
   const GradientPart part = action.kind == Kinds::get().reduce_grad ? action.gradient_part() : GradientPart::whole;
   std::vector<Work> works;
   for (const int target : of == Index::unit ? action.units() : std::vector<int>{action.target}) {
+    const at::Tensor master = gathered_master(action, state, target);
     Work work = call(action, target, state);
+    if (master.defined()) work = then(work, [master, &unit = state.units.at(target)] { check_master(master, unit); });
     if (of == Index::unit && writes_master_) work = then(work, [&unit = state.units.at(target)] { unit.round_master(); });
     if (action.kind == Kinds::get().reduce_grad) work = then(work, [&state, target, part] { clear_sum(state, target, part); });
     if (part != GradientPart::whole) work = then(work, [&unit = state.units.at(target), part] { accumulate(unit, part); });

@@ -26,12 +26,12 @@ class LuaHandler : public ActionHandler {
   // Calls start(ctx, action), which changes tensors in place and returns nothing or a Work: once, or for a replaced kind once for
   // each unit of a bucket.
   //
-  // ctx: {step, loss, grad_norm, grad_divisor}, and as the action's target and buffers are: unit, {index, name, first, params} and
-  // the tensors of all resources of units, by their names; position and layer, the same of a position and a layer; buffer, the
-  // buffers of passes that the action names. Of units, shard, master, grad_shard, grad_sum and state.NAME [chunk] are of the part
-  // that this rank owns. full and grad [padded] are the whole unit; they are nil if units share these buffers. Gradients and state
-  // are nil for a frozen unit. grad_shard and grad hold grad_divisor times the gradient of the objective. For a replaced kind, out
-  // is the tensor that the action fills, and grad is there also if units share the buffer.
+  // ctx: {step, loss, grad_norm, grad_divisor}, and as the action's target and buffers are: unit, {index, name, first, params}
+  // and the tensors of all resources of units, by their names; position and layer, the same of a position and a layer; buffer,
+  // the buffers of passes that the action names. Of units, shard, master, grad_shard, grad_sum and state.NAME [chunk] are of the
+  // part that this rank owns. full and grad [padded] are the whole unit; they are nil if units share these buffers. Gradients and
+  // state are nil for a frozen unit. grad_shard and grad hold grad_divisor times the gradient of the objective. For a replaced
+  // kind, out is the tensor that the action fills, and grad is there also if units share the buffer.
   //
   // Throws Misuse if the function reads an unknown field of ctx or of a table in it, assigns any field, or returns another value;
   // with ZT_CHECK_RESOURCES=1 also if it reads a field that its kind does not declare.

@@ -6,6 +6,7 @@
 #include "box.h"
 #include "program/open.h"
 #include "program/optimizer_states.h"
+#include "program/script_record.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/param_groups.h"
@@ -128,15 +129,19 @@ class LuaOptimizer final : public Optimizer {
       ++lent;
     }
     const int first = function + 1;
-    lua_pushvalue(L, function);
-    push_info(L);
-    lua_pushvalue(L, first);
-    lua_pushvalue(L, first + 1);
     lua_createtable(L, 0, static_cast<int>(states_.size()));
+    const int state = lua_gettop(L);
     for (size_t i = 0; i < states_.size(); ++i) {
       lua_pushvalue(L, first + 2 + static_cast<int>(i));
       lua_setfield(L, -2, states_[i].c_str());
     }
+    refuse_unknown(L, "state");
+    lua_pushvalue(L, function);
+    push_info(L);
+    refuse_unknown(L, "info");
+    lua_pushvalue(L, first);
+    lua_pushvalue(L, first + 1);
+    lua_pushvalue(L, state);
     const NoDefaultRandom no_default_random(L);
     const int first_result = lua_gettop(L) - 4;
     step_->call(4, LUA_MULTRET);
@@ -144,6 +149,7 @@ class LuaOptimizer final : public Optimizer {
       if (!lua_isnil(L, index))
         misuse("it returned a {}: it returns nothing, and changes p and state in place", luaL_typename(L, index));
     }
+    check_state(L, state, first + 2);
     for (size_t i = 0; i < own.size(); ++i) {
       if (is_view_of(check_tensor(L, first + static_cast<int>(i)), own[i])) continue;
       misuse("it gave {}, which is {}, another shape or memory: change its elements in place, as in p:sub_(change)",
@@ -152,6 +158,21 @@ class LuaOptimizer final : public Optimizer {
                       : states_[i - 2],
              describe(own[i]));
     }
+  }
+
+  // `first`: where the first state's tensor is on the stack. A script that assigns a field would train without the state.
+  void check_state(lua_State* L, int state, int first) const {
+    size_t fields = 0;
+    for (lua_pushnil(L); lua_next(L, state); lua_pop(L, 1)) ++fields;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      lua_getfield(L, state, states_[i].c_str());
+      const bool is_own = lua_rawequal(L, -1, first + static_cast<int>(i));
+      lua_pop(L, 1);
+      if (!is_own)
+        misuse("it assigned state.{}, which would have no effect: change it in place, as in state.{}:copy_(values)", states_[i],
+               states_[i]);
+    }
+    if (fields > states_.size()) misuse("it assigned a new field of state, which would not last: name it in zt.optimizer.states");
   }
 
   static void set(lua_State* L, const char* name, double value) {

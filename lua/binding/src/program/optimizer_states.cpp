@@ -28,8 +28,10 @@ StateInfo called_state(const std::string& name, Callable& function, const std::v
     if (!number || *number < 0) misuse("it returned a shape with {}: give whole numbers from 0", size.type_name());
     info.shape.push_back(*number);
   }
-  if (const auto* word = dtype.get_if<std::string>()) info.dtype = parse_dtype(*word);
-  else if (!dtype.is_nil())
+  if (const auto* word = dtype.get_if<std::string>()) {
+    info.dtype = parse_dtype(*word);
+    if (!at::isFloatingType(info.dtype)) misuse("it returned the dtype {}: states have a floating-point type", *word);
+  } else if (!dtype.is_nil())
     misuse("it returned {} for the dtype: return a name such as \"float32\", or nothing", dtype.type_name());
   return info;
 }

@@ -28,7 +28,9 @@ int read_field(lua_State* L) {
   }
   const std::vector<std::string> names = words(lua_tostring(L, lua_upvalueindex(2)));
   if (std::find(names.begin(), names.end(), key) != names.end()) return 0;
-  misuse("{}.{} does not exist{}", lua_tostring(L, lua_upvalueindex(1)), key, suggest(key, names));
+  const std::string record = lua_tostring(L, lua_upvalueindex(1));
+  misuse("{}.{} does not exist{}{}", record, key, suggest(key, names),
+         record == "ctx.buffer" ? "; an action names its buffers, as in zt.action{buffers = {...}}" : "");
 }
 
 [[noreturn]] void refuse_assignment(const std::string& record, const std::string& key) {
@@ -99,6 +101,29 @@ void push_record(lua_State* L, const ScriptRecord& record) {
   lua_setmetatable(L, -2);
 }
 
+namespace {
+
+// __index(table, key). Upvalue: the table's name.
+int refuse_field(lua_State* L) {
+  std::vector<std::string> names;
+  for (lua_pushnil(L); lua_next(L, 1); lua_pop(L, 1)) {
+    if (lua_type(L, -2) == LUA_TSTRING) names.emplace_back(lua_tostring(L, -2));
+  }
+  const std::string key = text_of(L, 2);
+  misuse("{}.{} does not exist{}", lua_tostring(L, lua_upvalueindex(1)), key, suggest(key, names));
+}
+
+}  // namespace
+
+void refuse_unknown(lua_State* L, const char* name) {
+  if (luaL_newmetatable(L, (std::string("zt.fields of ") + name).c_str())) {
+    lua_pushstring(L, name);
+    lua_pushcclosure(L, &guarded<refuse_field>, 1);
+    lua_setfield(L, -2, "__index");
+  }
+  lua_setmetatable(L, -2);
+}
+
 // The copy holds the values of fields, and for a part both the table itself, under "=NAME", and a copy of it, under NAME.
 void push_copy(lua_State* L, const ScriptRecord& record, int index) {
   index = absolute(L, index);
@@ -135,9 +160,10 @@ void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int co
   }
   for (const auto& [name, view, own] : record.tensors) {
     if (is_view_of(view, own)) continue;
-    misuse("the action gave {}.{}, which is {}, another shape or memory: change its elements in place, as in "
-           "ctx.unit.master:copy_(values)",
-           record.name, name, describe(own));
+    misuse(
+        "the action gave {}.{}, which is {}, another shape or memory: change its elements in place, as in "
+        "ctx.unit.master:copy_(values)",
+        record.name, name, describe(own));
   }
 }
 

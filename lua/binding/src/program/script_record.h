@@ -37,4 +37,7 @@ void push_copy(lua_State* L, const ScriptRecord& record, int index);
 // given a view other memory or another shape, which the tensor itself does not have.
 void check_unchanged(lua_State* L, const ScriptRecord& record, int index, int copy);
 
+// Lets the table on the top of the stack refuse to be read where it has no field, with the nearest name. `name`: for messages.
+void refuse_unknown(lua_State* L, const char* name);
+
 }  // namespace zt::lua

@@ -22,9 +22,9 @@ int optimizer_state(lua_State* L) {
   return 1;
 }
 
-// trainer:buffer(buffer, name) -> what a sharded buffer of a pass has for the parameter
+// trainer:buffer(buffer, [owner]) -> what a buffer of a pass has for the parameter (sharded), the unit, position, layer or run
 int pass_buffer(lua_State* L) {
-  push(L, check<Trainer>(L, 1)->tensors().pass_buffer(check_string(L, 3), check_string(L, 2)));
+  push(L, check<Trainer>(L, 1)->tensors().pass_buffer(check_string(L, 2), is_absent(L, 3) ? "" : check_string(L, 3)));
   return 1;
 }
 

@@ -146,7 +146,8 @@ RankProgram changed_program(RankProgram program, const Value& value) {
   if (plans.size() != program.units.size())
     misuse("it sets {} unit plans for the {} units of the model: give one per unit", plans.size(), program.units.size());
   for (size_t unit = 0; unit < plans.size(); ++unit)
-    program.units[unit] = with_context([&] { return fmt::format("unit {}", unit); }, [&] { return unit_plan_schema().parse(plans[unit]); });
+    program.units[unit] =
+        with_context([&] { return fmt::format("unit {}", unit); }, [&] { return unit_plan_schema().parse(plans[unit]); });
   program.precision = parse_precision(precision, "program.precision");
   convert(take("split_axes"), "program.split_axes", program.split_axes);
   const std::map<std::string, Value> fixed{{"mode", word_of(program.mode)}, {"micro_batches", program.micro_batches}};

@@ -108,7 +108,7 @@ Executor::Instruction Executor::make_instruction(const Action& action, const Mod
                           .waits = action.flag("wait"),
                           .joins = false};
   const std::string place = instruction.handler->place();
-  instruction.activity = place.empty() ? instruction.text : fmt::format("{} ({})", instruction.text, place);
+  instruction.activity = place.empty() ? instruction.text : fmt::format("{} at {}", kind(action.kind).name, place);
   if (trace_) {
     instruction.trace_name = trace_->intern(instruction.text);
     instruction.wait_name = trace_->intern("wait " + instruction.text);

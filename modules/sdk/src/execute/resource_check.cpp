@@ -18,15 +18,15 @@ struct WatchedTensor {
   at::Tensor tensor;
 };
 
-// Returns the tensors of all resources that outlive an action and have one tensor for all micro-batches. Values and their
-// gradients come and go within a step.
-std::vector<WatchedTensor> held_by(const StepState& state) {
+// Returns the tensors of all resources; of those with micro-batches, of this one, or none for -1.
+std::vector<WatchedTensor> held_by(const StepState& state, int32_t micro_batch) {
   std::vector<WatchedTensor> all;
   for (const ResourceId type : resource_ids()) {
     const TensorsOf* tensors = tensors_of(type);
-    if (!tensors || type_of(type).has_micro_batch) continue;
+    const bool has_micro_batch = type_of(type).has_micro_batch;
+    if (!tensors || (has_micro_batch && micro_batch < 0)) continue;
     for (int32_t index = 0; index < count_of(type_of(type).index, *state.model); ++index) {
-      const Resource resource{.type = type, .index = index};
+      const Resource resource{.type = type, .index = index, .micro_batch = has_micro_batch ? micro_batch : -1};
       for (const NamedTensor& named : (*tensors)(resource, state)) {
         const bool is_watched = named.tensor.defined() && named.tensor.numel() > 0 && named.memory != Memory::node;
         if (is_watched) all.push_back({resource, named.tensor});
@@ -56,7 +56,7 @@ std::vector<WatchedTensor> not_written(const Action& action, const StepState& st
     };
     return std::ranges::any_of(declared.writes, is_it) || std::ranges::any_of(declared.frees, is_it);
   };
-  std::vector<WatchedTensor> all = held_by(state);
+  std::vector<WatchedTensor> all = held_by(state, action.micro_batch);
   std::set<const c10::StorageImpl*> written;
   for (const WatchedTensor& held : all) {
     if (is_written(held)) written.insert(held.tensor.storage().unsafeGetStorageImpl());

@@ -35,8 +35,10 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
   for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
-  plan->rank_units_ = plan->describe_rank(coord);
-  plan->rank_ = plan_rank({plan->model(), plan->main(), plan->rank_units_, plan->optimizer_states()}, coord);
+  run_together(plan->world(), [&] {  // a script's optimizer may fail to say what states it has
+    plan->rank_units_ = plan->describe_rank(coord);
+    plan->rank_ = plan_rank({plan->model(), plan->main(), plan->rank_units_, plan->optimizer_states()}, coord);
+  });
   return plan;
 }
 
@@ -187,7 +189,8 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
     }
     complaint = text(0, "complaint");
   }
-  if (!complaint.empty()) misuse("the program is refused:{}", complaint);
+  if (!complaint.empty())
+    misuse("the program{} is refused:{}", mode == Mode::train ? "" : fmt::format(" of mode {}", word_of(mode)), complaint);
   return programs;
 }
 
@@ -195,6 +198,10 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
 void Plan::check_units_alike() const {
   static constexpr const char* kNames[] = {"training", "evaluation", "generation"};  // by Mode
   for (const Mode mode : modes()) {
+    if (rank_program(mode).precision != main().precision)
+      misuse("the {} program has parameters of {}, and that of {} of {}: all modes use the same buffers",
+             kNames[static_cast<size_t>(main_mode())], main().precision.text(), kNames[static_cast<size_t>(mode)],
+             rank_program(mode).precision.text());
     for (size_t unit = 0; unit < main().units.size(); ++unit) {
       if (rank_program(mode).units[unit] == main().units[unit]) continue;
       misuse(

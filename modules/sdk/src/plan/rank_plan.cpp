@@ -64,7 +64,8 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
 int64_t pass_buffer_bytes(const RankProgram& program, const std::vector<Unit>& units) {
   int64_t bytes = 0;
   for (const PassBuffer& buffer : program.buffers)
-    bytes += elements_of(buffer, buffer.spread == Spread::sharded ? units[buffer.index].layout.chunk : 0) * size_of(buffer.dtype);
+    bytes += elements_of(buffer, buffer.residence == BufferResidence::sharded ? units[buffer.index].layout.chunk : 0) *
+             size_of(buffer.dtype);
   return bytes;
 }
 

@@ -169,8 +169,8 @@ std::vector<Resource> buffers_used(const Action& action, const ModelInfo& model)
     if (of == Index::none) used.push_back({type, 0});
     else if (is_of_layer) used.push_back({type, model.positions.at(action.target).layer});
     else if (of != target)
-      misuse("its target is {}, and the buffer '{}' is of another: a {}", target == Index::none ? "nothing" : "a " + word_of(target),
-             name, word_of(of));
+      misuse("its target is {}, and the buffer '{}' is of another: a {}",
+             target == Index::none ? "nothing" : "a " + word_of(target), name, word_of(of));
     else if (of == Index::unit)
       for (const int unit : action.units()) used.push_back({type, unit});
     else used.push_back({type, action.target});

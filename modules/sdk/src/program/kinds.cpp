@@ -186,7 +186,7 @@ void check_scalars(const Action& action, const RankProgram& program) {
 using CostOf = Cost (*)(const Action&, const CostBasis&);
 
 KindId add_scalars(const char* name, auto resources, const char* doc, std::vector<std::string> attrs, CostOf cost) {
-  Kind kind{name,      Index::none,  false,   doc,
+  Kind kind{name,      Index::none,   false,   doc,
             resources, Role::scalars, nullptr, AttributeRule{std::move(attrs), false, false, check_scalars}};
   kind.cost = cost;
   return add_kind(std::move(kind));

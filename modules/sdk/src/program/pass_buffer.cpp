@@ -9,7 +9,7 @@
 namespace zt {
 
 int64_t elements_of(const PassBuffer& buffer, int64_t chunk) {
-  if (buffer.spread == Spread::sharded) return chunk;
+  if (buffer.residence == BufferResidence::sharded) return chunk;
   return std::accumulate(buffer.shape.begin(), buffer.shape.end(), int64_t{1}, std::multiplies());
 }
 

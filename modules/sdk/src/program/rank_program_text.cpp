@@ -2,7 +2,7 @@
 //
 //   program mode=train micro_batches=2 units=3 params=bf16     (types only if not fp32: params, grads, reduce)
 //   unit 1 shard_axes=["dp"] sum_axes=["dp"] state=sharded     (only units with a UnitPlan other than the default)
-//   buffer residual 1 shape=[128] dtype=float32 spread=own     (NAME index, of the buffers of passes)
+//   buffer residual 1 shape=[128] dtype=float32 residence=own     (NAME index, of the buffers of passes)
 //   COUNT axes=["dp"]
 //   F 0 0 keep=inputs                                 (NAME [target] [micro-batch] {attribute=JSON})
 //
@@ -154,21 +154,23 @@ void parse_buffer(const std::vector<std::string>& tokens, RankProgram& program) 
   if (tokens.size() < 3) misuse("a buffer is 'buffer NAME index shape=[...]'");
   PassBuffer buffer{.type = resource_id(tokens[1]), .index = parse_number(tokens[2], "the index of the buffer")};
   Value::Table attrs = parse_attrs(tokens, 3);
-  buffer.spread = parse_word<Spread>(take_as<std::string>(attrs, "spread", "whole"), "unknown spread");
+  buffer.residence = parse_word<BufferResidence>(take_as<std::string>(attrs, "residence", "whole"), "unknown residence");
   buffer.dtype = parse_dtype(take_as<std::string>(attrs, "dtype", dtype_name(at::kFloat)));
   for (const Value& size : take_as<Value::List>(attrs, "shape", {})) {
     const auto* number = size.get_if<int64_t>();
     if (!number || *number < 0) misuse("'shape' holds {}: give whole numbers from 0", size.type_name());
     buffer.shape.push_back(*number);
   }
-  refuse_rest(attrs, {"spread", "dtype", "shape"});
+  buffer.is_saved = take_as<bool>(attrs, "saved", true);
+  refuse_rest(attrs, {"residence", "dtype", "shape", "saved"});
   program.buffers.push_back(std::move(buffer));
 }
 
 std::string buffer_text(const PassBuffer& buffer) {
   std::string text = fmt::format("buffer {} {}", type_of(buffer.type).name, buffer.index);
   if (!buffer.shape.empty()) text += fmt::format(" shape=[{}]", fmt::join(buffer.shape, ","));
-  return text + fmt::format(" dtype={} spread={}\n", dtype_name(buffer.dtype), word_of(buffer.spread));
+  text += fmt::format(" dtype={} residence={}", dtype_name(buffer.dtype), word_of(buffer.residence));
+  return text + (buffer.is_saved ? "\n" : " saved=false\n");
 }
 
 void parse_line(const std::string& line, bool is_first, RankProgram& program) {

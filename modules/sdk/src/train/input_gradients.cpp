@@ -48,6 +48,14 @@ std::map<std::string, at::Tensor> Runner::joined_gradients(const std::vector<Bat
   const auto& split = plan_->main().split_axes;
   std::map<std::string, at::Tensor> gradients;
   for (const std::string& name : plan_->program().input_gradients()) {
+    const bool has_some = std::ranges::any_of(sums, [&](const auto& each) { return each.first.first == name; });
+    Value::List all_have{has_some};
+    if (!split.empty()) all_have = state_.links->control(split).all_gather_values(has_some);
+    if (std::ranges::none_of(all_have, [](const Value& each) { return *each.get_if<bool>(); }))
+      misuse(
+          "no gradient flows to the batch field '{}': no layer reads it, or the one that does declares its output with "
+          "differentiable = false",
+          name);
     std::vector<at::Tensor> parts;
     for (size_t m = 0; m < micro_batches.size(); ++m) {
       const auto found = sums.find({name, static_cast<int>(m)});
@@ -64,8 +72,9 @@ std::map<std::string, at::Tensor> Runner::input_gradients(const StepBatch& batch
   runs_.health().require_alive();
   const std::vector<std::string>& fields = plan_->program().input_gradients();
   if (fields.empty())
-    misuse("trainer:input_gradients: the program wants none: name the batch fields, as in zt.program(model, {{inputs_need_grad = "
-           "{{\"image\"}}}})");
+    misuse(
+        "trainer:input_gradients: the program wants none: name the batch fields, as in zt.program(model, {{inputs_need_grad = "
+        "{{\"image\"}}}})");
   Executor& running = runs_.activate(Mode::train);
   const auto& actions = running.program().actions;
   const int end = end_of_backwards(running.program());

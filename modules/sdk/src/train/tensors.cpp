@@ -14,16 +14,13 @@ void TrainerTensors::drain() {
   runs.drain();
 }
 
-// Returns what `read` reads. Where the last step failed on this rank only, it still takes part, because the other ranks do not
-// know, and throws afterwards.
+// Returns what `read` reads. Where the last step failed on this rank only, all ranks throw that read a tensor together.
 template <class Of, class Read>
 auto TrainerTensors::read(const char* what, const std::string& name, Of of, const Read& read) {
   const int tensor = store_.find(name);
   drain();
-  whole_tensors::require_alike(store_, what, tensor, of);
-  auto result = read(store_, tensor);
-  running_->runs.health().require_sound();
-  return result;
+  whole_tensors::require_alike(store_, what, tensor, of, running_->runs.health().half_changed());
+  return read(store_, tensor);
 }
 
 const std::vector<ModelTensor>& TrainerTensors::all() const {
@@ -63,9 +60,26 @@ std::map<std::string, at::Tensor> TrainerTensors::optimizer_state(const std::str
   return read("optimizer state", name, whole_tensors::Of::states, whole_tensors::optimizer_state);
 }
 
-at::Tensor TrainerTensors::pass_buffer(const std::string& name, const std::string& buffer) {
-  store_.find_parameter(name, "buffer of a pass");
-  return read("buffer of a pass", name, whole_tensors::Of::shards,
+// Returns this rank's values of a buffer that is not sharded; undefined if it has none.
+static at::Tensor own_buffer(const StepState& state, const std::string& name, const std::string& owner) {
+  const ResourceId type = resource_id(name);
+  for (const auto& [buffer, values] : state.pass_buffers) {
+    const bool is_it = buffer.type == type && buffer.residence != BufferResidence::sharded &&
+                       owner_name(type_of(type).index, buffer.index, *state.model) == owner;
+    if (is_it) return values;
+  }
+  return {};
+}
+
+at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::string& owner) {
+  if (const at::Tensor own = own_buffer(store_.state(), buffer, owner); own.defined()) {
+    drain();
+    return own.clone();
+  }
+  if (owner.empty())
+    misuse("no pass has a buffer '{}' of the run: name the parameter, unit, position or layer that it is of", buffer);
+  store_.find_parameter(owner, "buffer of a pass");
+  return read("buffer of a pass", owner, whole_tensors::Of::shards,
               [&](const Store& store, int param) { return whole_tensors::pass_buffer(store, buffer, param); });
 }
 

@@ -210,8 +210,8 @@ void Trainer::visit(Visitor& visitor) {
   running().runs.drain();
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
   else
-    visitor.ignore(
-        {"optimizer/", "trainer/optimizer", "trainer/updates", "trainer/loss_scale", "trainer/lr", "trainer/seed_exponent"});
+    visitor.ignore({"optimizer/", "buffers/", "trainer/optimizer", "trainer/updates", "trainer/loss_scale", "trainer/lr",
+                    "trainer/seed_exponent"});
   visit_tensors(visitor);
   Value step(state().step), choice = to_value(gemm_choice());
   visitor.value("trainer/step", step);

@@ -62,6 +62,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankPro
   check_gradients(subject, findings);
   check_updates(subject, findings);
   check_residency(subject, findings);
+  if (findings.empty()) check_sums(subject, findings);
   return findings;
 }
 
@@ -123,10 +124,10 @@ Findings check_buffers_alike(const ModelInfo& model, const std::vector<const Ran
     if (firsts[rank] != rank) continue;
     for (const PassBuffer& buffer : programs[rank]->buffers) {
       const auto [found, is_new] = known.try_emplace({buffer.type, buffer.index}, rank, &buffer);
-      if (is_new || *found->second.second == buffer) continue;
+      if (is_new || found->second.first == rank || *found->second.second == buffer) continue;
       const ResourceType& type = type_of(buffer.type);
       findings.push_back({rank, -1,
-                          fmt::format("the buffer '{}' of {} has another shape, type or spread than on rank {}: they must not "
+                          fmt::format("the buffer '{}' of {} has another shape, type or residence than on rank {}: they must not "
                                       "depend on the rank",
                                       type.name, owner_text(type.index, buffer.index, model), found->second.first)});
     }

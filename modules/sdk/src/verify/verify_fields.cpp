@@ -108,8 +108,9 @@ class FieldCheck : RankCheck {
     for (const Resource& used : buffers_used(action_, subject_.model)) {
       if (subject_.program.find_buffer(used.type, used.index)) continue;
       const ResourceType& type = type_of(used.type);
-      say("it uses the buffer '{}' of {}, which no pass declares for this rank: name it in the buffers of the pass", type.name,
-          owner_text(type.index, used.index, subject_.model));
+      say("it uses the buffer '{}' of {}, of which this rank has none: name it in the buffers of a pass, with a shape for it (\"like\" "
+          "gives frozen units none)",
+          type.name, owner_text(type.index, used.index, subject_.model));
     }
   }
 
@@ -170,8 +171,8 @@ void check_pass_buffers(const Subject& subject, Findings& findings) {
     }
     const std::string owner = owner_text(type.index, buffer.index, subject.model);
     if (!seen.insert({buffer.type, buffer.index}).second) say(fmt::format("of {} is declared twice", owner));
-    if (buffer.spread == Spread::sharded && type.index != Index::unit)
-      say(fmt::format("is sharded, but only units are cut over ranks, and it is of {}: give another spread", owner));
+    if (buffer.residence == BufferResidence::sharded && type.index != Index::unit)
+      say(fmt::format("is sharded, but only units are cut over ranks, and it is of {}: give another residence", owner));
     if (type.index == Index::unit && !subject.program.units[static_cast<size_t>(buffer.index)].held)
       say(fmt::format("is of {}, which this rank does not hold", owner));
   }

@@ -97,6 +97,13 @@ void convert(const Value& value, const std::string& path, std::vector<V>& out) {
   }
 }
 template <class V>
+void convert(const Value& value, const std::string& path, std::map<std::string, V>& out) {
+  Value::Table table;
+  convert(value, path, table);
+  out.clear();
+  for (const auto& [key, item] : table) convert(item, member_name(path, key), out[key]);
+}
+template <class V>
 void convert(const Value& value, const std::string& path, std::optional<V>& out) {
   out.reset();
   if (value.is_nil()) return;

@@ -32,9 +32,11 @@ class Visitor {
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
   // Describes the tensor of the last call of `tensor`, for people. A save keeps the attributes. Equal on all ranks.
   virtual void attributes(const Value::Table&) {}
-  // States that the tensor of the last call of `tensor` has a row (dim 0) for each of some ranks, of which only the sum matters.
-  // From a checkpoint with another number of rows, a load gives their sum to the rank with row 0, and zeros to the others.
-  virtual void sums_rows() {}
+  // States that the tensor of the last call of `tensor` has a row (dim 0) for each of some ranks. From a checkpoint with another
+  // number of rows, a load gives their sum to the rank with row 0 and zeros to the others; with `dropped`, and from one with rows
+  // of another shape, it gives zeros to all.
+  enum class Rows : uint8_t { summed, dropped };
+  virtual void rows_of_ranks(Rows) {}
   // Call after the last tensor of an object. When the call returns from a load, all tensors hold the loaded values.
   virtual void end_of_tensors() = 0;
   // States that the object has nothing under the names that begin with one of `prefixes`, although others of its kind have: a

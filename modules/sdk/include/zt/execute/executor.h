@@ -45,10 +45,10 @@ class StepRefused : public Misuse {
 // What a rank holds. The trainer's Store fills it in.
 struct RankData {
   const ModelInfo* model = nullptr;
-  std::vector<Unit> units;             // one per unit of the model
-  std::vector<at::Tensor> parameters;  // by ModelInfo::params: what layers read, as leaves_of; undefined if not held
-  std::vector<at::Tensor> buffers;     // by ModelInfo::buffers; undefined if this rank does not run the layer
-  ValueStore values;                   // between the positions that this rank runs, or exchanges with other ranks
+  std::vector<Unit> units;               // one per unit of the model
+  std::vector<at::Tensor> parameters;    // by ModelInfo::params: what layers read, as leaves_of; undefined if not held
+  std::vector<at::Tensor> buffers;       // by ModelInfo::buffers; undefined if this rank does not run the layer
+  ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
   std::vector<PassTensor> pass_buffers;  // as RankProgram::buffers of the main program
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
 };
@@ -139,7 +139,7 @@ class Executor {
     ActionHandler* handler;
     std::vector<int> gradients_read;  // units whose gradients must be complete before it starts
     std::string text;                 // the action's text, such as "REDUCE_GRAD 3"
-    std::string activity;             // the text, with the place in the script that defines it
+    std::string activity;             // the text; of an action of a script, its kind and the place that defines it
     std::string about;                // its target by name and its micro-batch, for messages; may be empty
     uint32_t trace_name, wait_name;   // of the action, and of waiting for its work
     Trace::Lane lane;                 // in which its start is recorded

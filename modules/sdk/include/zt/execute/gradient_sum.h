@@ -16,8 +16,8 @@ at::Tensor summed_part(const Unit& unit, GradientPart part);
 // Adds what summed_part holds to the sum over micro-batches, which ends in `grad_shard`. Not for GradientPart::whole.
 void accumulate(Unit& unit, GradientPart part);
 
-// Between parameters, and in frozen ones, there is no gradient: gives `flat`, of which the first element is element `first` of the
-// unit, zeros there. NORM counts these places, too.
+// Between parameters, and in frozen ones, there is no gradient: gives `flat`, of which the first element is element `first` of
+// the unit, zeros there. NORM counts these places, too.
 void clear_gaps(const ModelInfo& model, int unit, const at::Tensor& flat, int64_t first);
 
 }  // namespace zt

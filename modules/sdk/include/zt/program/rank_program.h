@@ -56,7 +56,7 @@ struct Action {
   Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part
   GradientPart gradient_part() const;  // from attrs.sum; throws Misuse, with the nearest name, for an unknown word
   void set_gradient_part(GradientPart part);
-  std::vector<int> units() const;  // target, then attrs.units; for kinds whose target is a unit
+  std::vector<int> units() const;            // target, then attrs.units; for kinds whose target is a unit
   std::vector<std::string> buffers() const;  // attrs.buffers; empty if it is absent
 };
 
@@ -70,7 +70,7 @@ struct RankProgram {
   std::vector<std::string> split_axes = {};
   std::vector<Action> actions;
   Precision precision = {};
-  int64_t max_live = 0;  // most elements of sharded parameters that are whole at the same time; 0: no bound
+  int64_t max_live = 0;                  // most elements of sharded parameters that are whole at the same time; 0: no bound
   std::vector<PassBuffer> buffers = {};  // of passes, on this rank
 
   // Returns the buffer of a pass; null if there is none.

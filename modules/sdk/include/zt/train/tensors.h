@@ -44,8 +44,9 @@ class TrainerTensors {
   // Misuse while micro-batches are missing.
   at::Tensor gradient(const std::string& name);
   std::map<std::string, at::Tensor> optimizer_state(const std::string& name);
-  // Returns what the sharded buffer `buffer` of a pass has for the parameter. Throws Misuse if no pass has such a buffer.
-  at::Tensor pass_buffer(const std::string& name, const std::string& buffer);
+  // Returns a copy of a pass's buffer: of a sharded one what it has for the parameter `owner`; else this rank's values for the
+  // unit, position or layer of that name, or for the run, which has none (not collective). Throws Misuse if there is none.
+  at::Tensor pass_buffer(const std::string& buffer, const std::string& owner);
 
   // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective.
   void set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from = {});

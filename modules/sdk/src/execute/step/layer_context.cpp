@@ -52,7 +52,8 @@ at::Tensor LayerContext::batch(const std::string& name) {
 // Returns the field as a leaf, of which the backward gives the gradient.
 const at::Tensor& LayerContext::leaf(const std::string& name, const at::Tensor& field) {
   if (!field.is_floating_point())
-    misuse("the gradient of the batch field '{}' is wanted, which is {}: only floating-point fields have one", name, describe(field));
+    misuse("the gradient of the batch field '{}' is wanted, which is {}: only floating-point fields have one", name,
+           describe(field));
   at::Tensor& leaf = mine().fields[name];
   if (!leaf.defined()) leaf = field.detach().requires_grad_(true);
   return leaf;

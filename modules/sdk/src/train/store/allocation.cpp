@@ -97,7 +97,7 @@ void copy_buffers(const Plan& plan, StepState& state) {
 
 void allocate_pass_buffers(const Plan& plan, StepState& state) {
   for (const PassBuffer& buffer : plan.main().buffers) {
-    const bool is_sharded = buffer.spread == Spread::sharded;
+    const bool is_sharded = buffer.residence == BufferResidence::sharded;
     const int64_t elements = elements_of(buffer, is_sharded ? state.units[buffer.index].layout.chunk : 0);
     const at::Tensor values = make_buffer(state, {}, elements, buffer.dtype);
     state.pass_buffers.push_back({buffer, is_sharded ? values : values.view(buffer.shape)});

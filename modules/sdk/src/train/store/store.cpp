@@ -187,20 +187,22 @@ BufferRow row_of(const Plan& plan, const RankPlace& place, const PassBuffer& buf
 void Store::visit_pass_buffers(Visitor& visitor) const {
   const ModelInfo& model = *state_.model;
   for (const auto& [buffer, values] : state_.pass_buffers) {
+    if (!buffer.is_saved) continue;
     const ResourceType& type = type_of(buffer.type);
     const std::string name = "buffers/" + type.name, owner = owner_name(type.index, buffer.index, model);
     std::vector<std::string> axes;  // along which ranks have other values
     if (type.index == Index::unit) axes = info(model.units[buffer.index].params.front()).cut_axes();
     const bool is_cut = !axes.empty();
-    if (buffer.spread == Spread::sharded) {
+    if (buffer.residence == BufferResidence::sharded) {
       for (const int param : model.units[buffer.index].params)
         visitor.tensor(name + "/" + info(param).name, info(param).logical_shape(), piece_of(param, values));
       continue;
     }
-    if (buffer.spread == Spread::own) axes = names_of(place().coord.shape.axes(), &AxisSize::name);
+    if (buffer.residence != BufferResidence::whole) axes = names_of(place().coord.shape.axes(), &AxisSize::name);
     const std::string full_name = owner.empty() ? name : name + "/" + owner;
-    if (buffer.spread == Spread::whole && !is_cut) {
+    if (buffer.residence == BufferResidence::whole && !is_cut) {
       visitor.tensor(full_name, buffer.shape, whole_piece(values));
+      if (type.index == Index::unit) visitor.rows_of_ranks(Visitor::Rows::dropped);  // the unit may be cut on another layout
       continue;
     }
     const BufferRow row = row_of(*plan_, place(), buffer, axes);
@@ -210,7 +212,8 @@ void Store::visit_pass_buffers(Visitor& visitor) const {
     std::vector<int64_t> shape = buffer.shape;
     shape.insert(shape.begin(), row.rows);
     visitor.tensor(full_name, shape, std::move(piece));
-    if (buffer.spread == Spread::own && !is_cut) visitor.sums_rows();
+    const bool is_summed = buffer.residence == BufferResidence::own && !is_cut;
+    visitor.rows_of_ranks(is_summed ? Visitor::Rows::summed : Visitor::Rows::dropped);
   }
 }
 

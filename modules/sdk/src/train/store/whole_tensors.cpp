@@ -259,7 +259,7 @@ at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param)
   for (const auto& program : store.plan().programs_of_ranks()) {
     if (!declared) declared = program->find_buffer(type, store.info(param).unit);
   }
-  if (!declared || declared->spread != Spread::sharded)
+  if (!declared || declared->residence != BufferResidence::sharded)
     misuse("no pass has a sharded buffer '{}' for the parameter '{}'", buffer, store.info(param).name);
   return from_holders(store, param, declared->dtype, store.tensors()[param].shape,
                       [&] { return join(store, param, store.state().pass_buffer(type, store.info(param).unit)); });
