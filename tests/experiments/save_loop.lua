@@ -24,6 +24,7 @@ local mesh = comm.mesh{dp = -1}
 local text = data.tokens{path = o.data, split = "train", seq = 16, batch = 12, axis = mesh.dp, seed = 5}
 local model = nn.gpt{layers = 2, hidden = 96, heads = 2, vocab = text.vocab, seq = 16, seed = 5, dropout = 0.1}
 local program = zt.program(model):apply(zero.shard{stage = o.stage, axis = mesh.dp})
+if o.stage <= 2 then program = program:apply(zero.compress{kind = "powersgd", rank = 2}) end -- what ranks keep is saved, too
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3}})
 local run = zt.run{
   name = o.name, folder = o.folder, resume = true, mesh = mesh, trainer = trainer, data = text, steps = o.steps, trace = false,

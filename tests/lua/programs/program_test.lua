@@ -153,7 +153,8 @@ end
 
 function TestProgram:test_a_pass_must_return_the_program()
   local forgetful = zt.pass{name = "forgetful", phase = "overlap", apply = function() end}
-  lu.assertErrorMsgContains("the pass forgetful: it must return the program (a table with 'actions'), it returned nil", trainer_of, program_of(1):apply(forgetful))
+  local expected = "the pass forgetful: it must return the program (a table with 'actions'), it returned nil"
+  lu.assertErrorMsgContains(expected, trainer_of, program_of(1):apply(forgetful))
 end
 
 local TestTrainer = {}

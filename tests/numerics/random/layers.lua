@@ -128,6 +128,18 @@ function layers.dropout(p)
   return nn.layer{kind = "lua_dropout", forward = function(_, h, ctx) return ctx:dropout(h, p) end}
 end
 
+--- The layer, within a layer in Lua.
+function layers.within(layer)
+  return nn.layer{
+    kind = "within", layers = {of = layer}, forward = function(self, h, ctx) return self.of:forward(h, ctx) end,
+  }
+end
+
+--- h, and the mean of its elements as a metric.
+function layers.metric()
+  return zt.metric("mean", function(out) return out.h:to "float64":sum(), out.h:numel() end, {inputs = {"h"}})
+end
+
 --- h * (1 + a number that follows from a statistic).
 function layers.tally() return ranks.tally() end
 

@@ -95,13 +95,36 @@ local function shard_options(model, mesh, layout, precision)
   return options
 end
 
+-- Returns a pass that sums gradients in Lua, as zero.shard does.
+local function own_reduction(mesh, layout)
+  local axes, data = {}, names_of(layout, function(name) return name ~= "pp" end)
+  local function add(names) -- to join is collective, so it is done here
+    if #names > 0 then axes[table.concat(names, "+")] = joined(mesh, names) end
+  end
+  for subset = 0, 2 ^ #data - 1 do
+    local names = {}
+    for i, name in ipairs(data) do
+      if math.floor(subset / 2 ^ (i - 1)) % 2 == 1 then names[#names + 1] = name end
+    end
+    add(names)
+  end
+  add(layout.joined or {})
+  local reduce = zt.action{replaces = "REDUCE_GRAD", start = function(ctx, action)
+    local axis, grad = axes[table.concat(action.axes, "+")], ctx.unit.grad
+    if ctx.out:numel() < grad:numel() then return axis:reduce_scatter(ctx.out, grad, {async = true}) end
+    return axis:all_reduce(ctx.out, grad, {async = true}):then_(function() end)
+  end}
+  return zt.pass{name = "lua_reduce", phase = "reduction", mesh = mesh, actions = {reduce}, differs_along = {}}
+end
+
 --- Returns the program with the passes of the layout.
 function layouts.apply(program, model, mesh, layout, precision)
   if layout.passes then
     for _, pass in ipairs{layout.passes(mesh)} do program = program:apply(pass) end
   end
   if not layout.shard then return program end
-  return program:apply(zero.shard(shard_options(model, mesh, layout, precision)))
+  program = program:apply(zero.shard(shard_options(model, mesh, layout, precision)))
+  return layout.lua_reduce and program:apply(own_reduction(mesh, layout)) or program
 end
 
 local function is_power_of_two(n)

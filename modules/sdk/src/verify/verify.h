@@ -71,7 +71,8 @@ void check_gradients(const Subject& subject, Findings& findings);
 void check_updates(const Subject& subject, Findings& findings);
 // Checks that full parameters are present and current when an action reads them, and at the end.
 void check_residency(const Subject& subject, Findings& findings);
-// Checks that COUNT, NORM and the plans of units agree on the ranks with other samples. The other checks name axes that are missing.
+// Checks that COUNT, NORM and the plans of units agree on the ranks with other samples. The other checks name axes that are
+// missing.
 void check_sums(const Subject& subject, Findings& findings);
 
 // Checks that the ranks of a group along the split axes together run each position and hold each unit, and that tied parameters

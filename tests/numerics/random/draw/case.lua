@@ -114,6 +114,10 @@ function draw_case.draw(seed)
   case.optimizer, case.clip = dice:pick(optimizers), dice:pick{0, 0, 0.01, 0.5}
   local later = Dice.new(case.seed * 7 + 3) -- dice of their own, so that the other draws of a seed stay
   if later:one_in(3) then case.optimizer = later:pick(later_optimizers) end
+  for _, layout in ipairs{case.layout, case.second} do
+    local may = layout.shard and not layout.shard.reduce_dtype
+    if may and later:one_in(4) then layout.lua_reduce = true end
+  end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)
   return case

@@ -155,7 +155,7 @@ function related.tied(dice, items, hidden, name)
 end
 
 -- Kinds that stand once only.
-local unique = {mixture = true, fork = true, mask = true, wide = true}
+local unique = {mixture = true, fork = true, mask = true, wide = true, metric = true}
 
 local function may_repeat(item) return item.name and not unique[item.kind] end
 
@@ -168,6 +168,25 @@ local function repeat_some(dice, items)
       local again = {again = item.name, kind = item.kind, positions = 1, needs = {item.name}}
       table.insert(items, dice:between(at + 1, #items + 1), again)
     end
+  end
+end
+
+-- Layers that may also stand within a layer in Lua.
+local may_stand_within = {
+  linear = true, mlp = true, block = true, attention = true, rmsnorm = true, layernorm = true, dropout = true, penalty = true,
+  sometimes = true,
+}
+
+-- Puts some layers into layers in Lua, and maybe a metric between two layers.
+local function draw_lua(dice, items)
+  for _, item in ipairs(items) do
+    if item.name and item.code and not item.is_local and may_stand_within[item.kind] and dice:one_in(4) then
+      item.code = ("layers.within(%s)"):format(item.code)
+    end
+  end
+  if dice:one_in(4) then
+    local item = {name = "metric", kind = "metric", code = "layers.metric()", positions = 1}
+    table.insert(items, dice:between(1, #items + 1), item)
   end
 end
 
@@ -184,12 +203,14 @@ function draw_model.draw(dice, case, experts)
     related[kind](dice, items, hidden, kind .. i)
   end
   repeat_some(dice, items)
+  draw_lua(Dice.new(case.seed * 11 + 5), items) -- dice of their own, so that the other draws of a seed stay
   case.items = items
   case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
 end
 
 local without_parameters = {
   fork = true, mask = true, masked = true, dropout = true, tally = true, mixture = true, tied = true, fuse = true,
+  metric = true,
 }
 
 --- Returns what is frozen: some items or one parameter of them, as {item = name, pattern =}. The head stays trainable.
