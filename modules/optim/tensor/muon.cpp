@@ -1,8 +1,8 @@
 #include "muon.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/baddbmm.h>
-#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cmath>
 
@@ -10,6 +10,7 @@
 #include "flat/betas.h"
 #include "tensor_optimizer.h"
 #include "zt/base/regex.h"
+#include "zt/gemm/gemm.h"
 #include "zt/model/precision.h"
 
 namespace zt::optim {
@@ -33,19 +34,32 @@ struct MuonOptions : CommonOptions {
   Value::Table adamw;
 };
 
-// Returns the batch of matrices, [n, rows, columns], with orthogonal rows or columns up to the error of `steps` iterations of
-// Newton and Schulz: all singular values come near 1.
-at::Tensor orthogonal(const at::Tensor& update, const MuonOptions& options, at::ScalarType dtype) {
+// Makes the rows or columns of x [rows, columns], rows <= columns, orthogonal up to the error of the iterations of Newton and
+// Schulz: all singular values come near 1. `x` is scratch.
+at::Tensor iterate(at::Tensor x, const MuonOptions& options) {
   const auto& c = options.ns_coefficients;
-  const bool is_tall = update.size(1) > update.size(2);
-  at::Tensor x = update.to(dtype);
-  if (is_tall) x = x.mT();
-  x = x / x.flatten(1).norm(2, 1).clamp_min(options.eps).view({-1, 1, 1});
+  at::Tensor gram = at::empty({x.size(0), x.size(0)}, x.options()), polynomial = at::empty_like(gram), next = at::empty_like(x);
   for (int step = 0; step < options.ns_steps; ++step) {
-    const at::Tensor gram = at::bmm(x, x.mT());
-    x = at::baddbmm(x, at::baddbmm(gram, gram, gram, c[1], c[2]), x, c[0], 1);
+    gemm(GemmKind::forward, x, x.t(), gram);
+    polynomial.copy_(gram);
+    gemm(GemmKind::forward, gram, gram, polynomial, c[1], c[2]);
+    next.copy_(x);
+    gemm(GemmKind::forward, polynomial, x, next, c[0]);
+    std::swap(x, next);
   }
-  return is_tall ? x.mT() : x;
+  return x;
+}
+
+// Returns the batch of matrices, [n, rows, columns], each made orthogonal in `dtype`.
+at::Tensor orthogonal(const at::Tensor& update, const MuonOptions& options, at::ScalarType dtype) {
+  const bool is_tall = update.size(1) > update.size(2);
+  at::Tensor all = update.to(dtype);
+  all = all / all.flatten(1).norm(2, 1).clamp_min(options.eps).view({-1, 1, 1});
+  for (const at::Tensor& matrix : all.unbind()) {
+    const at::Tensor x = is_tall ? matrix.t() : matrix;
+    x.copy_(iterate(x.clone(), options));
+  }
+  return all;
 }
 
 class Muon final : public TensorOptimizer {
