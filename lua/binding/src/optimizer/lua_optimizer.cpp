@@ -4,8 +4,9 @@
 
 #include "binding_state.h"
 #include "box.h"
+#include "optimizer/block_loops.h"
+#include "optimizer/optimizer_states.h"
 #include "program/open.h"
-#include "program/optimizer_states.h"
 #include "program/script_record.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"
@@ -21,7 +22,7 @@ struct LuaOptimizerOptions : CommonOptions {
   std::shared_ptr<Callable> step;
 };
 
-constexpr int64_t kBlock = 1 << 20;  // elements of a call: the gradient's copy and what the function allocates stay in caches
+constexpr int64_t kBlock = 1 << 19;  // elements of a call: what is read again for it comes from a cache, and calls cost little
 
 // Segments of one group that lie side by side.
 struct SegmentRun {
@@ -76,10 +77,10 @@ class LuaOptimizer final : public Optimizer {
     const ParamInfo& param = tensor.param;
     with_context([&] { return fmt::format("in the step of the optimizer '{}' at {}, for '{}'", name_, place_, param.name); },
                  [&] {
-                   std::vector<at::Tensor> own{tensor.values, grad};
-                   for (const std::string& name : states_) own.push_back(tensor.state.at(name));
+                   std::vector<at::Tensor> own{tensor.values.detach(), grad.detach()};
+                   for (const std::string& name : states_) own.push_back(tensor.state.at(name).detach());
                    call(own, [&](lua_State* L) { push_info(L, groups_.at(tensor.group), param, scalars); });
-                   if (tensor.values.sum().isfinite().item<bool>()) return;
+                   if (seems_finite(tensor.values)) return;
                    const at::Tensor finite = tensor.values.isfinite().view({-1});
                    if (!finite.all().item<bool>())
                      refuse_value(tensor.values.view({-1}), first_of(finite.logical_not()), 0, param.name);
@@ -88,12 +89,13 @@ class LuaOptimizer final : public Optimizer {
 
   void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const override {
     const int64_t longest = std::min(kBlock, shard.master.numel());
-    const at::Tensor scratch = at::empty({longest}, shard.master.options());
+    if (!scratch_.defined() || scratch_.numel() < longest || !scratch_.options().type_equal(shard.master.options()))
+      scratch_ = at::empty({longest}, shard.master.options());
     with_context([&] { return fmt::format("in the step of the optimizer '{}' at {}", name_, place_); },
                  [&] {
                    for (const SegmentRun& run : runs_of(segments, groups_)) {
                      for (int64_t begin = run.begin(); begin < run.end(); begin += kBlock)
-                       step_block(shard, grad, {begin, std::min(run.end(), begin + kBlock)}, run, scalars, scratch);
+                       step_block(shard, grad, {begin, std::min(run.end(), begin + kBlock)}, run, scalars);
                    }
                  });
   }
@@ -104,14 +106,18 @@ class LuaOptimizer final : public Optimizer {
     at::Tensor of(const at::Tensor& shard) const { return shard.narrow(0, begin, end - begin); }
   };
 
-  void step_block(FlatState& shard, const at::Tensor& grad, const Block& block, const SegmentRun& run, const Scalars& scalars,
-                  const at::Tensor& scratch) const {
-    const at::Tensor p = block.of(shard.master), g = scratch.narrow(0, 0, p.numel());
-    g.copy_(block.of(grad)).mul_(scalars.grad_scale);
-    std::vector<at::Tensor> own{p, g};
-    for (const std::string& name : states_) own.push_back(block.of(shard.state.at(name)));
+  void step_block(FlatState& shard, const at::Tensor& grad, const Block& block, const SegmentRun& run,
+                  const Scalars& scalars) const {
+    std::vector<at::Tensor> own;
+    {
+      const at::AutoDispatchBelowADInplaceOrView no_tracking;  // nothing asks how these views came about, and it costs time
+      own = {block.of(shard.master), scratch_.narrow(0, 0, block.end - block.begin)};
+      for (const std::string& name : states_) own.push_back(block.of(shard.state.at(name)));
+      scale_into(own[1], block.of(grad), scalars.grad_scale);
+    }
+    const at::Tensor& p = own[0];
     call(own, [&](lua_State* L) { push_info(L, block, run, scalars, shard.model); });
-    if (!p.sum().isfinite().item<bool>()) refuse_values(p, block, run, shard.model);
+    if (!seems_finite(p)) refuse_values(p, block, run, shard.model);
     if (shard.copy.defined()) block.of(shard.copy).copy_(p);
   }
 
@@ -125,7 +131,7 @@ class LuaOptimizer final : public Optimizer {
       for (; lent > function; --lent) expire_shard(L, lent);
     });
     for (const at::Tensor& tensor : own) {
-      push(L, tensor.detach());
+      push(L, tensor.variable_data());
       ++lent;
     }
     const int first = function + 1;
@@ -249,6 +255,7 @@ class LuaOptimizer final : public Optimizer {
   std::vector<std::string> states_;  // their names
   std::shared_ptr<Callable> step_;
   std::string place_;
+  mutable at::Tensor scratch_;  // the gradient of a block, which the function may change; kept because new memory costs time
 };
 
 }  // namespace

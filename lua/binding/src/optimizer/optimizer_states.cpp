@@ -1,4 +1,4 @@
-#include "program/optimizer_states.h"
+#include "optimizer/optimizer_states.h"
 
 #include <algorithm>
 
