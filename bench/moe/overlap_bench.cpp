@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include "backend/checked.h"
+#include "comm/slow_backend.h"
 #include "exchange/exchange.h"
 #include "flat/adam.h"
 #include "layers/layers.h"
@@ -22,7 +23,6 @@
 #include "providers.h"
 #include "routing/router.h"
 #include "shard.h"
-#include "slow_backend.h"
 #include "support/spawn.h"
 #include "zt/program/micro_batch_pairs.h"
 #include "zt/train/trainer.h"

@@ -1,9 +1,11 @@
 // Codes of gradients: what they say, and what they leave.
 #include "compress/codec.h"
 
+#include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include "zt/base/error.h"
@@ -27,6 +29,28 @@ TEST(Codec, CodesAndTheRestAreTheValues) {
         codec->decode_add(bytes, sum);
         const double bound = dtype == at::kFloat ? 1e-9 : 1e-17;
         EXPECT_TRUE(((sum - values).abs() <= bound).all().item<bool>());
+      }
+    }
+  }
+}
+
+TEST(Codec, EveryInstructionSetGivesTheSameBits) {
+  for (const Codec* codec : kCodecs) {
+    for (const auto dtype : {at::kFloat, at::kDouble}) {
+      const int64_t numel = 9 * kCodeBlock;
+      const at::Tensor values = at::randn({numel}, dtype);
+      values.narrow(0, kCodeBlock, 300).zero_();
+      const auto coded_as = [&](Isa isa) {
+        const at::Tensor rest = values.clone(), bytes = codes_for(*codec, numel), decoded = at::zeros_like(values);
+        codec->encode(rest, bytes, isa);
+        codec->decode_add(bytes, decoded, isa);
+        return std::tuple(bytes, rest, decoded);
+      };
+      const auto [bytes, rest, decoded] = coded_as(Isa::plain);
+      for (const Isa isa : supported_isas()) {
+        const auto [other_bytes, other_rest, other_decoded] = coded_as(isa);
+        EXPECT_TRUE(at::equal(bytes, other_bytes) && at::equal(rest, other_rest) && at::equal(decoded, other_decoded))
+            << isa_name(isa);
       }
     }
   }

@@ -1,8 +1,6 @@
 -- Tests programs as data, and trainers that scripts step by hand, from Lua.
-local lu = require "luaunit"
-local zt = require "zt"
-local nn = require "zt.nn"
-local optim = require "zt.optim"
+local lu, zt = require "luaunit", require "zt"
+local nn, optim = require "zt.nn", require "zt.optim"
 
 local VOCAB, SEQ, SAMPLES = 11, 4, 4
 

@@ -1,4 +1,4 @@
-// A backend whose all_to_all takes as long as on a slow network, so that overlap can be measured on one machine.
+// A backend whose operations take as long as on a slow network, so that a network can be measured on one machine.
 #pragma once
 
 #include <atomic>
@@ -8,11 +8,12 @@
 
 namespace zt {
 
-// The network of one rank. An all_to_all takes `seconds` and the time for the bytes that the rank sends to others; the next one
+// The network of one rank. An operation takes `seconds` and the time for the bytes that the rank sends to others; the next one
 // starts when it is done.
 struct Network {
   std::atomic<double> seconds = 0, bytes_per_second = 0;  // of each operation; 0 bytes per second: without limit
-  std::atomic<double> spent = 0;                          // seconds of all operations so far
+  std::atomic<bool> carries_all = false;                  // whether others than all_to_all take time, too
+  std::atomic<double> spent = 0, bytes = 0;               // seconds and bytes of all operations so far
 };
 
 // Returns a backend that moves data by `inner` at once, in the call, and says that it has arrived when the network would have

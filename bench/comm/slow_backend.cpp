@@ -36,8 +36,11 @@ class SlowBackend final : public comm::Backend {
   std::optional<at::Device> device() const override { return inner_->device(); }
 
   Work submit(comm::Operation operation, Async async) override {
-    if (operation.kind != comm::CallKind::all_to_all) return inner_->submit(std::move(operation), async);
-    const double seconds = seconds_of(operation);
+    if (operation.kind != comm::CallKind::all_to_all && !network_->carries_all)
+      return inner_->submit(std::move(operation), async);
+    const double bytes = sent_bytes(operation), rate = network_->bytes_per_second;
+    const double seconds = rate > 0 ? network_->seconds + bytes / rate : 0;
+    network_->bytes = network_->bytes + bytes;
     inner_->submit(std::move(operation), Async::no).wait();
     network_->spent = network_->spent + seconds;
     free_at_ =
@@ -68,12 +71,29 @@ class SlowBackend final : public comm::Backend {
   void record_in(std::shared_ptr<comm::Ring> ring) override { inner_->record_in(std::move(ring)); }
 
  private:
-  double seconds_of(const comm::Operation& operation) const {
-    int64_t elements = std::accumulate(operation.in_splits.begin(), operation.in_splits.end(), int64_t{0});
-    elements -= operation.in_splits[static_cast<size_t>(group().rank)];
-    const double bytes = static_cast<double>(elements) * static_cast<double>(operation.in[0].element_size());
-    const double rate = network_->bytes_per_second;
-    return rate > 0 ? network_->seconds + bytes / rate : 0;
+  // Returns what this rank sends to others. Reductions and gathers pass parts around a ring.
+  double sent_bytes(const comm::Operation& operation) const {
+    const auto size = static_cast<double>(group().ranks.size());
+    const auto bytes_of = [](const comm::Tensors& tensors) {
+      double bytes = 0;
+      for (const at::Tensor& tensor : tensors) bytes += tensor.defined() ? static_cast<double>(tensor.nbytes()) : 0;
+      return bytes;
+    };
+    switch (operation.kind) {
+      case comm::CallKind::all_to_all: {
+        int64_t elements = std::accumulate(operation.in_splits.begin(), operation.in_splits.end(), int64_t{0});
+        elements -= operation.in_splits[static_cast<size_t>(group().rank)];
+        return static_cast<double>(elements) * static_cast<double>(operation.in[0].element_size());
+      }
+      case comm::CallKind::all_reduce:
+        return 2 * bytes_of(operation.in) * (size - 1) / size;
+      case comm::CallKind::reduce_scatter:
+        return bytes_of(operation.in) * (size - 1) / size;
+      case comm::CallKind::all_gather:
+        return bytes_of(operation.out) * (size - 1) / size;
+      default:
+        return bytes_of(operation.in);
+    }
   }
 
   const std::unique_ptr<comm::Backend> inner_;
