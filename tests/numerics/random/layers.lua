@@ -135,9 +135,9 @@ function layers.within(layer)
   }
 end
 
---- h, and the mean of its elements as a metric.
+--- h, and the mean square of its elements as a metric. (Their mean may cancel, and is then nothing but rounding.)
 function layers.metric()
-  return zt.metric("mean", function(out) return out.h:to "float64":sum(), out.h:numel() end, {inputs = {"h"}})
+  return zt.metric("square", function(out) return out.h:to "float64":square():sum(), out.h:numel() end, {inputs = {"h"}})
 end
 
 --- h * (1 + a number that follows from a statistic).
