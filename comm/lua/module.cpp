@@ -8,6 +8,7 @@
 #include "zt/base/options.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
+#include "zt/process/log.h"
 
 namespace zt::comm {
 
@@ -56,15 +57,36 @@ bool work_done(const Work& work) {
   return true;
 }
 
+// A function of then_, which warns if it goes without having been called.
+class Finish {
+ public:
+  Finish(lua_State* L, int index) : function_(L, index), place_(function_.place()), world_(lua::world(L)) {}
+  ~Finish() {
+    if (is_called_) return;
+    log(LogLevel::warn, world_,
+        fmt::format("the function at {} that work:then_ was given was never called, because nothing has waited for the work that "
+                    "then_ returned: let the action return it, or call its wait()",
+                    place_));
+  }
+  void call() {
+    is_called_ = true;
+    lua_State* L = function_.begin();
+    const lua::StackScope restored(L, lua_gettop(L) - 1);
+    function_.call(0, 0);
+  }
+
+ private:
+  lua::Callable function_;
+  std::string place_;
+  World world_;
+  bool is_called_ = false;
+};
+
 // work:then_(fn) -> a work that is complete when this one is and fn() has run, which the first wait for it calls
 int work_then(lua_State* L) {
   lua::check_function(L, 2);
-  const auto function = std::make_shared<lua::Callable>(L, 2);
-  lua::push(L, std::make_shared<Work>(then(*lua::check<Work>(L, 1), [function] {
-              lua_State* state = function->begin();
-              const lua::StackScope restored(state, lua_gettop(state) - 1);
-              function->call(0, 0);
-            })));
+  const auto finish = std::make_shared<Finish>(L, 2);
+  lua::push(L, std::make_shared<Work>(then(*lua::check<Work>(L, 1), [finish] { finish->call(); })));
   return 1;
 }
 

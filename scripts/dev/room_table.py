@@ -29,6 +29,7 @@ ROOMS = {
         ("ops",),
         ("tensor",),
         ("program",),
+        ("optimizer",),
         ("core",),
     ),
     "comm": (

@@ -36,12 +36,17 @@ local function each_part(params, visit)
   return place
 end
 
-local residual = zt.buffer{name = "unsent", residence = "own"}
-local thin = zt.buffer{name = "thin", shape = function(unit, info)
+-- What a step leaves counts once it has made its update: REDUCE_GRAD works on the buffers NAME_next, and KEEP_UNSENT, which does
+-- not run in a step that is skipped or has failed, takes them over.
+local function thin_shape(unit, info)
   local params = {}
   for index, param in ipairs(unit.params) do params[index] = info.params[param + 1] end
   return {each_part(params, function() end)}
-end}
+end
+local buffers = {
+  zt.buffer{name = "unsent", residence = "own"}, zt.buffer{name = "unsent_next", residence = "own"},
+  zt.buffer{name = "thin", shape = thin_shape}, zt.buffer{name = "thin_next", shape = thin_shape},
+}
 
 local function orthonormal(matrix) -- by Gram and Schmidt
   for column = 0, o.rank - 1 do
@@ -57,6 +62,7 @@ end
 
 local function start(ctx)
   local unit, unsent = ctx.unit, ctx.buffer.unsent
+  local thin = ctx.buffer.thin_next:copy_(ctx.buffer.thin)
   local own = unit.grad:clone()
   own:narrow(0, 0, unsent:numel()):add_(unsent)
   local sum = own:clone()
@@ -69,7 +75,7 @@ local function start(ctx)
       kept:zero_()
       return
     end
-    local matrix, q = kept:view{rows, columns}, ctx.buffer.thin:narrow(0, place, o.rank * columns):view{columns, o.rank}
+    local matrix, q = kept:view{rows, columns}, thin:narrow(0, place, o.rank * columns):view{columns, o.rank}
     if q:abs():sum():item() == 0 then q:copy_(zt.randn({columns, o.rank}, {generator = zt.generator(unit.index + place)})) end
     local p = matrix:mm(q)
     mesh.dp:all_reduce(p)
@@ -80,12 +86,22 @@ local function start(ctx)
     all:copy_(p:mm(q:t()):view{-1})
     q:div_(q:norm(2, {0}, true) + 1e-20)
   end)
-  unsent:copy_(own:narrow(0, 0, unsent:numel()))
+  ctx.buffer.unsent_next:copy_(own:narrow(0, 0, unsent:numel()))
   ctx.out:copy_(sum:narrow(0, unit.first, ctx.out:numel()))
 end
+local keep = zt.action{name = "KEEP_UNSENT_IN_LUA", role = "update", buffers = buffers, start = function(ctx)
+  ctx.buffer.unsent:copy_(ctx.buffer.unsent_next)
+  ctx.buffer.thin:copy_(ctx.buffer.thin_next)
+end}
 local low_rank = zt.pass{
-  name = "low_rank", phase = "reduction", mesh = mesh, buffers = {residual, thin}, differs_along = {},
-  actions = {zt.action{replaces = "REDUCE_GRAD", buffers = {residual, thin}, start = start}},
+  name = "low_rank", phase = "reduction", mesh = mesh, buffers = buffers, differs_along = {},
+  actions = {zt.action{replaces = "REDUCE_GRAD", buffers = buffers, start = start}, keep},
+  apply = function(program, info)
+    for _, unit in ipairs(program.mode == "train" and info.units or {}) do
+      if unit.trainable then table.insert(program.actions, keep(unit.index)) end
+    end
+    return program
+  end,
 }
 
 local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = VOCAB, seq = SEQ, family = "llama", seed = 1}

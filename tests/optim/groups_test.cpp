@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "support.h"
+#include "tensor/muon.h"
+#include "zt/base/error.h"
 #include "zt/model/param_groups.h"
 
 namespace zt::optim::test {
@@ -108,6 +110,15 @@ TEST(Options, DefaultsArePyTorchs) {
     optimizer->step(shard, at::zeros({1}, at::kDouble), whole(shard), {.lr = 0.1});
     EXPECT_DOUBLE_EQ(shard.master.item<double>(), expected);
   }
+}
+
+// AdamW's rate follows the schedule in proportion to Muon's own.
+TEST(Groups, MuonNeedsARateBesideThatOfAdamW) {
+  const auto make = [](double lr) {
+    return make_muon(Value::Table{{"lr", lr}, {"adamw", Value::Table{{"lr", 0.1}}}}, Isa::plain);
+  };
+  EXPECT_EQ(make(0.01)->lr(), 0.01);
+  EXPECT_THROW(make(0), Misuse);
 }
 
 }  // namespace

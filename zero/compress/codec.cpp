@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "zt/base/error.h"
 #include "zt/base/isa.h"
@@ -16,7 +17,7 @@ Codec::~Codec() = default;
 
 namespace {
 
-struct Form {};  // the same source for each instruction set
+struct SameCode {};  // the same source for each instruction set
 
 // `Block` has kCodeBytes, and static functions that code one block: scale_of(x), put(x, scale, codes), which leaves in x what the
 // codes lack, and add(codes, scale, x). They are compiled once per instruction set, with equal bits.
@@ -56,8 +57,8 @@ class BlockCodec final : public Codec {
     AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "codes", [&] {
       scalar_t* const x = values.mutable_data_ptr<scalar_t>();
       at::parallel_for(0, blocks, 64, [&](int64_t begin, int64_t end) {
-        run_as<Form, Form, Form>(
-            isa, [&](Form) __attribute__((always_inline)) {
+        run_as<SameCode, SameCode, SameCode>(
+            isa, [&](SameCode) __attribute__((always_inline)) {
               for (int64_t block = begin; block < end; ++block) each(x + block * kCodeBlock, codes + block * block_bytes());
             });
       });
@@ -81,9 +82,10 @@ struct Int8Block {
 
   template <class T>
   [[gnu::always_inline]] static float scale_of(const T* x) {
-    return measured(
-               x, [](T a, T b) __attribute__((always_inline)) { return a < b ? b : a; }) /
-           127;
+    const float scale = measured(
+                            x, [](T a, T b) __attribute__((always_inline)) { return a < b ? b : a; }) /
+                        127;
+    return scale < std::numeric_limits<float>::min() ? 0 : scale;  // what is too small to divide by is not sent
   }
   template <class T>
   [[gnu::always_inline]] static void put(T* __restrict x, float scale, uint8_t* __restrict codes) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "compress/codec.h"
 #include "compress/reduction.h"
@@ -83,7 +84,9 @@ class Coded final : public Compressor {
   static int64_t numel_of(const Reduced& each) { return std::min(each.residual.numel(), each.unit.grad.numel()); }
   // The elements of the residual that the gradient has.
   static at::Tensor head_of(const Reduced& each) { return each.residual.narrow(0, 0, numel_of(each)); }
-  static bool is_finite(const Reduced& each) { return each.unit.grad.sum().isfinite().item<bool>(); }
+  static bool is_finite(const Reduced& each) {  // a sum of 16-bit numbers in their own type may overflow
+    return std::isfinite(each.unit.grad.sum(at::kDouble).item<double>());
+  }
 
   // Calls each(unit, codes, of) for the part of each unit that `rank` sums; of(flat) is that part of a tensor over the unit.
   template <class Each>

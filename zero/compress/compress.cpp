@@ -13,6 +13,20 @@ std::shared_ptr<Compressor> make_compressor(const CompressOptions& options) {
   return options.kind == Compression::int8 ? make_int8() : make_onebit();
 }
 
+// Throws Misuse unless the action is the only one of its unit, and follows NORM and so all reductions.
+void check_keep(const Action& action, const RankProgram& program) {
+  AttributeRule{{}, true}(action, program);
+  bool is_after_norm = false;
+  int count = 0;
+  for (const Action& other : program.actions) {
+    if (other.kind == Kinds::get().norm) is_after_norm = true;
+    if (other.kind != action.kind || other.target != action.target) continue;
+    ++count;
+    if (!is_after_norm) misuse("it comes before NORM, which finds out whether the step makes an update: put it after");
+  }
+  if (count > 1) misuse("it is there {} times: what a unit has not sent is kept once", count);
+}
+
 // Runs when a step is complete.
 KindId keep_unsent() {
   static const KindId id = register_kind(
@@ -21,7 +35,7 @@ KindId keep_unsent() {
        .doc = "keeps what a compressor has not sent of the unit's gradient",
        .resources = [](const Action&, const ModelInfo&) { return Resources{.reads = {{resource::scalars}}, .writes = {}}; },
        .role = Role::update,
-       .check = AttributeRule{{}, true}});
+       .check = check_keep});
   return id;
 }
 
@@ -37,6 +51,7 @@ class CompressPass final : public Pass {
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const override {
     return {{Kinds::get().reduce_grad, handlers_.first}};
   }
+  bool fixes_divisor() const override { return true; }
   std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> handlers() const override {
     return {{keep_unsent(), handlers_.second}};
   }
@@ -46,7 +61,7 @@ class CompressPass final : public Pass {
       if (action.kind == Kinds::get().reduce_grad) compress(action, program, model, coord);
     }
     for (size_t unit = 0; unit < model.units.size(); ++unit) {
-      if (!program.units[unit].held || !model.units[unit].trainable) continue;
+      if (!is_reduced(program.units[unit], model.units[unit])) continue;
       const auto index = static_cast<int32_t>(unit);
       add_buffers(program, model, index);
       if (program.mode == Mode::train)
@@ -56,6 +71,11 @@ class CompressPass final : public Pass {
   }
 
  private:
+  // Experts that ranks of all data axes share have nobody to sum with.
+  static bool is_reduced(const UnitPlan& plan, const UnitInfo& unit) {
+    return plan.held && unit.trainable && !plan.comm_axes().empty();
+  }
+
   void compress(Action& action, const RankProgram& program, const ModelInfo& model, const Coord& coord) const {
     if (action.attrs.contains("dtype"))
       misuse("zero.compress: gradients are to be sent in {}, and a compressor sends its own form: leave reduce_dtype out",

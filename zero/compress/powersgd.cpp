@@ -86,7 +86,7 @@ class PowerSgd final : public Compressor {
     place(parts, p_message, q_message);
     for (const Part& part : parts) send_first(part);
     const at::Tensor sums = p_message.narrow(0, 1, first - 1);
-    p_message[0].fill_(is_failed || !sums.sum().isfinite().item<bool>() ? 1 : 0);
+    p_message[0].fill_(is_failed || !std::isfinite(sums.sum(at::kDouble).item<double>()) ? 1 : 0);
     comm.all_reduce(p_message, p_message).synchronize();
     const bool is_usable = p_message[0].item<double>() == 0;
     if (!is_usable) q_message.zero_();

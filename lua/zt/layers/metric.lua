@@ -30,13 +30,19 @@ local function metric(name, run, value)
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
 
   local function forward(_, ...)
-    local ctx, given, out, passed = select(#names + 1, ...), {...}, {}, {}
+    local ctx, given, out, passed, versions = select(#names + 1, ...), {...}, {}, {}, {}
     for index, input in ipairs(names) do
       out[input] = given[index]:detach()
+      versions[index] = out[input]:_version()
       passed[index] = given[index]:view(given[index]:size())
     end
     if ctx.mode ~= "generate" and not ctx.recompute and given[1]:device() ~= "meta" then
       local sum, count = run(out, ctx)
+      for index, input in ipairs(names) do
+        if out[input]:_version() ~= versions[index] then
+          fail("zt.metric: the function at %s changed out.%s, which the layers after it read: change a copy", place, input)
+        end
+      end
       if sum == nil or count == nil then
         fail("zt.metric: the function at %s returned %s: let it return a sum and a count", place,
              sum == nil and "nothing" or "no count")

@@ -67,9 +67,7 @@ void enclose(const std::string& name, Layer& layer, Io& io) {
         "nn.layer.layers.{}: a '{}' layer has metrics or statistics, changes tensors itself or talks to other ranks, so it needs a "
         "place of its own in the model: put it beside this layer, in nn.sequential",
         name, layer.kind());
-  for (const auto& param : layer.params()) {
-    if (!param->name.starts_with(name + ".")) param->name = name + "." + param->name;
-  }
+  for (const auto& param : layer.params()) param->name = name + "." + param->name;
   for (const LossInfo& loss : layer.io().losses) {
     if (std::ranges::find(io.losses, loss) == io.losses.end()) io.losses.push_back(loss);
   }

@@ -150,7 +150,13 @@ std::shared_ptr<Optimizer> make_muon(const Value& value, Isa isa) {
       .optional("adjust_lr", &Options::adjust_lr, "how the rate depends on the shape", one_of({"original", "match_rms_adamw"}))
       .optional("adamw", &Options::adamw,
                 "options of AdamW, which updates what is no matrix: {match, lr, betas, eps, weight_decay}")
-      .make(value, [&](const Options& o) { return std::make_shared<Muon>(o, parse_adamw(o.adamw), isa); });
+      .make(value, [&](const Options& o) {
+        const AdamWPart adamw = parse_adamw(o.adamw);
+        if (o.lr == 0 && adamw.lr.value_or(0) > 0)
+          misuse("optim.muon: the schedule scales lr, which is 0, and adamw.lr = {} in the same proportion: give lr above 0",
+                 *adamw.lr);
+        return std::make_shared<Muon>(o, adamw, isa);
+      });
 }
 
 }  // namespace zt::optim

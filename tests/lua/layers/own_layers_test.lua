@@ -80,6 +80,17 @@ function TestInner:test_dropout()
   for place = 1, 3 do lu.assertTrue(seen[1][place]:equal(seen[#seen][place])) end
 end
 
+-- The name of an inner layer is always in the names of its parameters, as that of a layer of a model is.
+function TestInner:test_names()
+  local innermost = nn.layer{layers = {x = linear(WIDTH)}, forward = function(own, h, ctx) return own.x:forward(h, ctx) end}
+  local inner = nn.layer{params = {weight = zt.zeros{1}}, layers = {x = innermost, up = nn.mlp{hidden = WIDTH, ffn = 2}},
+                         forward = function(own, h, ctx) return own.up:forward(own.x:forward(h, ctx), ctx) end}
+  local names = {}
+  for place, param in ipairs(nn.sequential{read(), inner, squared_error()}:parameters()) do names[place] = param.name end
+  lu.assertEquals(names, {"1.weight", "1.up.up.weight", "1.up.up.bias", "1.up.down.weight", "1.up.down.bias", "1.x.x.weight",
+    "1.x.x.bias"})
+end
+
 function TestInner:test_mistakes()
   local contains = lu.assertErrorMsgContains
   contains("nn.layer.layers.a", nn.layer, {layers = {a = 3}, forward = print})
@@ -143,6 +154,10 @@ function TestMetric:test_mistakes()
   local empty = zt.metric("a", function() end, {inputs = {"h"}})
   local wrong = trainer_of(nn.sequential{read(), empty, linear(1), squared_error(), seed = 1})
   contains("returned nothing: let it return a sum and a count", wrong.step, wrong, batch(1))
+  local function change(out) return out.h:mul_(2):sum(), 1 end
+  local changer = zt.metric("c", change, {inputs = {"h"}})
+  local changing = trainer_of(nn.sequential{read(), linear(1), changer, squared_error(), seed = 1})
+  contains("changed out.h, which the layers after it read", changing.step, changing, batch(1))
   local undeclared = nn.layer{forward = function(_, h, ctx)
     ctx:metric("b", 1, 1)
     return h

@@ -163,7 +163,7 @@ function TestLuaOptimizer:test_mistakes_of_a_step()
   refused("info.rate does not exist", function(info, p) p:mul_(info.rate) end)
   refused("nan: does it divide by a number that can be 0?", function(_, p, g) p:copy_((g - g) / (g - g)) end)
   refused("of 'embedding.weight' inf: does it divide", function(_, p) p:fill_(math.huge) end)
-  refused("random numbers inside a layer", function(_, p) p:add_(zt.randn{p:size(0)}) end)
+  refused("random numbers in a layer", function(_, p) p:add_(zt.randn{p:size(0)}) end)
   refused("wrong' at", function(_, p) return p end)
 end
 

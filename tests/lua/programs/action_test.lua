@@ -125,6 +125,59 @@ function TestAction:test_another_shape_or_memory_is_an_error()
   end
 end
 
+-- A step that fails after an action has changed the parameters is not undone.
+function TestAction:test_a_failed_step_after_changed_parameters()
+  local change = zt.action{name = "CHANGE_PARAM", reads = {"param"}, writes = {"param"}, start = function(ctx)
+    ctx.unit.full:add_(0.5)
+  end}
+  local pass = zt.pass{phase = "overlap", actions = {change}, apply = function(program)
+    if program.mode == "train" then table.insert(program.actions, 2, change(0)) end
+    return program
+  end}
+  local failing = nn.layer{forward = function(_, h, ctx)
+    if ctx.mode == "train" then error "bad data" end
+    return h
+  end}
+  local model = nn.sequential{nn.embedding{vocab = VOCAB, hidden = 4}, failing, nn.lm_loss{vocab = VOCAB, hidden = 4}}
+  local trainer = zt.trainer(zt.program(model):apply(pass), {optimizer = optim.sgd{lr = 0.1}})
+  lu.assertErrorMsgContains("ranks may have changed parameters", trainer.step, trainer, batch())
+  lu.assertErrorMsgContains("load a checkpoint", trainer.evaluate, trainer, batch())
+end
+
+-- An action of the role "update" is left out where STEP is, others are not.
+function TestAction:test_a_skipped_step()
+  for role, wanted in pairs{other = 2, update = 1} do
+    names = names + 1
+    local count = 0
+    local action = zt.action{name = "TRY_" .. names, role = role, target = "none", start = function() count = count + 1 end}
+    local pass = zt.pass{phase = "overlap", actions = {action}, apply = function(program)
+      if program.mode == "train" then table.insert(program.actions, action()) end
+      return program
+    end}
+    local loss = zt.loss(function(out, ctx) return out.logits:sum() * (ctx.step == 0 and 0 / 0 or 1) end)
+    local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3, loss = false}:append(loss)
+    local trainer = zt.trainer(zt.program(model):apply(pass), {optimizer = optim.sgd{lr = 0.1}, on_nonfinite = "skip"})
+    lu.assertTrue(trainer:step(batch()).skipped)
+    lu.assertFalse(trainer:step(batch()).skipped)
+    lu.assertEquals(count, wanted, role)
+  end
+end
+
+-- A gather in a script may write with any operator: autograd does not take it for a change of what layers have read.
+function TestAction:test_a_gather_written_with_operators()
+  local zero, mesh = require "zt.zero", comm.mesh{dp = -1}
+  local gather = zt.action{replaces = "UNSHARD", start = function(ctx) ctx.out:copy_(ctx.unit.shard:clone()) end}
+  local pass = zt.pass{phase = "overlap", mesh = mesh, actions = {gather}, apply = function(program) return program end}
+  local own = nn.layer{params = {w = zt.ones{4}}, forward = function(layer, h) return h * layer.w:pow(2) end}
+  local function losses(has_pass)
+    local model = nn.sequential{nn.embedding{vocab = VOCAB, hidden = 4}, own, nn.lm_loss{vocab = VOCAB, hidden = 4}}
+    local program = zt.program(model):apply(zero.shard{stage = 3, axis = mesh.dp, node_shared = false})
+    local trainer = zt.trainer(has_pass and program:apply(pass) or program, {optimizer = optim.sgd{lr = 0.1}})
+    return {trainer:step(batch()).loss, trainer:step(batch()).loss}
+  end
+  lu.assertEquals(losses(true), losses(false))
+end
+
 function TestAction:test_without_a_unit()
   local unit_seen, divisor = 1, nil
   trainer_with(function(ctx) unit_seen, divisor = ctx.unit, ctx.grad_divisor end, "none"):step(batch())

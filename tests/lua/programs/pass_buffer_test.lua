@@ -160,7 +160,7 @@ function TestBuffer:test_an_average_of_parameters()
   lu.assertErrorMsgContains("unknown resource 'emas': did you mean 'ema'?", function()
     trainer_of(ema_pass({})):buffer("emas", name)
   end)
-  lu.assertErrorMsgContains("no pass has a sharded buffer 'ema'", function() trainer_of():buffer("ema", name) end)
+  lu.assertErrorMsgContains("no pass gives this rank a buffer 'ema'", function() trainer_of():buffer("ema", name) end)
 end
 
 -- Buffers of the run, of units with a shape of their own, and with other values on each rank.

@@ -27,9 +27,10 @@ at::Generator& own_generator(lua_State* L) {
   BindingState& state = binding_state(L);
   if (state.forbids_default_generator) {
     misuse(
-        "random numbers inside a layer must be the same in a recompute, on any mesh and after a resume: use ctx:dropout(x, "
-        "probability), or pass generator = zt.generator(seed) with a seed made of ctx.step and ctx.micro_batch; a function without "
-        "ctx, such as `select` of a mixture of experts, draws none");
+        "random numbers in a layer or an optimizer must be the same in a recompute, on any mesh and after a resume: in a layer use "
+        "ctx:dropout(x, probability), or pass generator = zt.generator(seed) with a seed made of ctx.step and ctx.micro_batch; in "
+        "an optimizer make the seed of info.step; a function without such numbers, as `select` of a mixture of experts, draws "
+        "none");
   }
   if (!state.generator.defined()) state.generator = at::make_generator<at::CPUGeneratorImpl>();
   return state.generator;

@@ -48,16 +48,14 @@ template <int kWidth>
   return sum == 0;
 }
 
-// Numbers per register, by instruction set.
-using Plain = std::integral_constant<int, 4>;
-using Avx2 = std::integral_constant<int, 8>;
-using Avx512 = std::integral_constant<int, 16>;
+template <int kCount>
+using FloatLanes = std::integral_constant<int, kCount>;
 
 template <class Float>
 void scale_as(const at::Tensor& to, const at::Tensor& from, double scale) {
   Float* const out = to.mutable_data_ptr<Float>();
   const Float* const in = from.const_data_ptr<Float>();
-  run_as<Plain, Avx2, Avx512>(
+  run_as<FloatLanes<4>, FloatLanes<8>, FloatLanes<16>>(
       best_isa(), [&](auto width)
                       __attribute__((always_inline)) { scale_floats<width()>(out, in, to.numel(), static_cast<Float>(scale)); });
 }
@@ -76,7 +74,7 @@ bool seems_finite(const at::Tensor& values) {
     return std::isfinite(values.sum().item<double>());
   bool is_finite = true;
   const float* const data = values.const_data_ptr<float>();
-  run_as<Plain, Avx2, Avx512>(
+  run_as<FloatLanes<4>, FloatLanes<8>, FloatLanes<16>>(
       best_isa(), [&](auto width) __attribute__((always_inline)) { is_finite = are_finite<width()>(data, values.numel()); });
   return is_finite;
 }

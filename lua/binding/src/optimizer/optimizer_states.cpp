@@ -25,7 +25,8 @@ StateInfo called_state(const std::string& name, Callable& function, const std::v
   if (!list && !(empty && empty->empty())) misuse("it returned {} for the shape: return a list of sizes", sizes.type_name());
   for (const Value& size : list ? *list : Value::List()) {
     const auto* number = size.get_if<int64_t>();
-    if (!number || *number < 0) misuse("it returned a shape with {}: give whole numbers from 0", size.type_name());
+    if (!number || *number < 0)
+      misuse("it returned a shape with {}: give whole numbers from 0", number ? std::to_string(*number) : size.type_name());
     info.shape.push_back(*number);
   }
   if (const auto* word = dtype.get_if<std::string>()) {

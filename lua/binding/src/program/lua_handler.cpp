@@ -83,7 +83,7 @@ class Shown {
     const Unit& unit = state_.units.at(target_);
     ScriptRecord& record = ctx_.parts.at("unit");
     if (action_.kind == kinds.unshard) {
-      ctx_.add_view("out", unit.full);
+      ctx_.add_view("out", unit.full.variable_data());  // autograd must not take it for a change of the parameters
     } else if (action_.kind == kinds.replicate_grad) {
       ctx_.add_view("out", unit.grad_shard);
     } else {
@@ -156,12 +156,15 @@ Work LuaHandler::call(const Action& action, int target, StepState& state) {
 }
 
 Work LuaHandler::start(const Action& action, StepState& state) {
+  if (role_of(action) == Role::update && !state.is_finite) return {};  // as STEP
   const Index of = kind(action.kind).target;
   const GradientPart part = action.kind == Kinds::get().reduce_grad ? action.gradient_part() : GradientPart::whole;
   std::vector<Work> works;
   for (const int target : of == Index::unit ? action.units() : std::vector<int>{action.target}) {
     const at::Tensor master = gathered_master(action, state, target);
-    Work work = call(action, target, state);
+    Work work = with_context(
+        [&] { return fmt::format("action {} of {} in step {}", name_, owner_text(of, target, *state.model), state.step); },
+        [&] { return call(action, target, state); });
     if (master.defined()) work = then(work, [master, &unit = state.units.at(target)] { check_master(master, unit); });
     if (of == Index::unit && writes_master_) work = then(work, [&unit = state.units.at(target)] { unit.round_master(); });
     if (action.kind == Kinds::get().reduce_grad) work = then(work, [&state, target, part] { clear_sum(state, target, part); });

@@ -24,7 +24,7 @@ class LuaHandler : public ActionHandler {
         checks_(checks_resources()) {}
 
   // Calls start(ctx, action), which changes tensors in place and returns nothing or a Work: once, or for a replaced kind once for
-  // each unit of a bucket.
+  // each unit of a bucket. An action of the role update does nothing once NORM has found that the step makes no update.
   //
   // ctx: {step, loss, grad_norm, grad_divisor}, and as the action's target and buffers are: unit, {index, name, first, params}
   // and the tensors of all resources of units, by their names; position and layer, the same of a position and a layer; buffer,

@@ -107,6 +107,11 @@ Value lists_of_ranks(Callable& function, const Program& program) {
     push(L, coord_value({shape, rank}, std::nullopt));
     function.call(1, 1);
     by_rank.push_back(check_value(L, -1));
+    const Value& given = by_rank.back();
+    const auto* table = given.get_if<Value::Table>();
+    if (!given.get_if<std::string>() && !given.get_if<Value::List>() && !(table && table->empty()))
+      misuse("the function of with_actions returned {} for rank {}: return a text, or a list of actions", given.type_name(),
+             rank);
   }
   return by_rank;
 }

@@ -93,17 +93,18 @@ int end_dry_run(lua_State* L, int64_t parts) {
 constexpr const char* kNoBatch =
     "trainer:step needs this rank's batch; after trainer:forward and trainer:backward by hand call trainer:finish_step()";
 
-// trainer:step(batch)
 // trainer:input_gradients(batch) -> {image = tensor}
 int input_gradients(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
+  const StepBatch batch =
+      is_absent(L, 2) ? StepBatch::wrong("trainer:input_gradients needs this rank's batch") : check_step_batch(L, 2);
   Value::Table gradients;
   for (auto& [name, values] : trainer->input_gradients(batch)) gradients[name] = std::move(values);
   push(L, Value(std::move(gradients)));
   return 1;
 }
 
+// trainer:step(batch)
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);

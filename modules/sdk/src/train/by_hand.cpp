@@ -196,6 +196,16 @@ void ByHand::backward() {
   ++micro_batch_;
 }
 
+void ByHand::check_divisor() const {
+  for (const auto& pass : plan_->program().passes()) {
+    if (pass->fixes_divisor())
+      misuse(
+          "trainer:finish_step{{divisor =}}: the pass {} has added what it kept to gradients with the default divisor: leave it out, "
+          "and multiply the losses",
+          pass->name());
+  }
+}
+
 StepResult ByHand::finish_step(double divisor) {
   runs_.health().require_alive();
   if (phase_ == Phase::forward_done) misuse("trainer:backward() is missing after the last trainer:forward(batch)");
@@ -203,6 +213,7 @@ StepResult ByHand::finish_step(double divisor) {
     misuse("{} of {} micro-batches were run forward and backward: a step needs all of them", micro_batch_, all);
   Executor& running = runs_.activate(Mode::train);
   StepState& state = runs_.state();
+  if (divisor > 0 && divisor * state.loss_scale != state.grad_divisor) check_divisor();
   attempt(running, [&] {
     if (divisor > 0) state.grad_divisor = divisor * state.loss_scale;
     share_counts();

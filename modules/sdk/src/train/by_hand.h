@@ -30,6 +30,7 @@ class ByHand {
   void close();
   void attempt(Executor& running, const std::function<void()>& body);
   void share_counts();
+  void check_divisor() const;
   void run_forward(const Batch& micro_batch, Executor& running, int end);
   void forward_or_discard(const Batch& micro_batch, Executor& running, int end);
 

@@ -5,6 +5,7 @@
 #include "plan/plan.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 
@@ -77,8 +78,10 @@ void add_optimizer(const Optimizer& optimizer, const ModelInfo& model, Facts& fa
   for (const ParamInfo& param : model.params) {
     if (!param.trainable || optimizer.scope(param) != Scope::tensor) continue;
     for (const StateInfo& state : optimizer.states_of(param)) {
-      facts.emplace_back(fmt::format("the optimizer's state '{}' of '{}'", state.name, param.name),
-                         fmt::format("[{}] {}", fmt::join(state.shape, ", "), c10::toString(state.dtype)));
+      facts.emplace_back(
+          fmt::format("the optimizer's state '{}' of '{}'", state.name, param.name),
+          fmt::format("[{}] in {}", fmt::join(state.shape, ", "),
+                      state.dtype == at::ScalarType::Undefined ? "the optimizer's precision" : dtype_name(state.dtype)));
     }
   }
 }
@@ -106,6 +109,7 @@ Facts facts_of(const Program& program, const TrainerOptions& options) {
   add_model(*program.model(), program.info(), facts);
   facts.emplace_back("the schedule", options.schedule ? options.schedule->kind() : kNotGiven);
   if (options.schedule) add_options("the schedule", *options.schedule, facts);
+  facts.emplace_back("the program's inputs_need_grad", fmt::format("'{}'", fmt::join(program.input_gradients(), "', '")));
   facts.emplace_back("the trainer's clip", fmt::format("{}", options.clip));
   const auto nonfinite = options.on_nonfinite;
   facts.emplace_back("the trainer's on_nonfinite", !nonfinite ? kNotGiven : *nonfinite == OnNonfinite::skip ? "skip" : "error");

@@ -236,8 +236,10 @@ bool ProgramRuns::has_changed(const Executor& running) const {
   const auto norm = std::ranges::find(actions, Kinds::get().norm, &Action::kind);
   if (!axes_of_run(*plan_, running.program()).empty() && norm - actions.begin() < running.next()) return true;
   return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
-    return std::ranges::any_of(resources_of(action, *state_.model).writes,
-                               [](const Resource& written) { return !type_of(written.type).saved_as.empty(); });
+    const bool makes_values = role_of(action) != Role::residency;  // not only present or current
+    return std::ranges::any_of(resources_of(action, *state_.model).writes, [&](const Resource& written) {
+      return !type_of(written.type).saved_as.empty() || (written.type == resource::param && makes_values);
+    });
   });
 }
 

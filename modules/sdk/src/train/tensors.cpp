@@ -71,6 +71,14 @@ static at::Tensor own_buffer(const StepState& state, const std::string& name, co
   return {};
 }
 
+static bool is_sharded_buffer(const Store& store, const std::string& name) {
+  return std::ranges::any_of(store.plan().programs_of_ranks(), [type = resource_id(name)](const auto& program) {
+    return std::ranges::any_of(program->buffers, [type](const PassBuffer& buffer) {
+      return buffer.type == type && buffer.residence == BufferResidence::sharded;
+    });
+  });
+}
+
 at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::string& owner) {
   if (const at::Tensor own = own_buffer(store_.state(), buffer, owner); own.defined()) {
     drain();
@@ -78,6 +86,12 @@ at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::str
   }
   if (owner.empty())
     misuse("no pass has a buffer '{}' of the run: name the parameter, unit, position or layer that it is of", buffer);
+  if (!is_sharded_buffer(store_, buffer)) {
+    const Index of = type_of(resource_id(buffer)).index;
+    misuse("no pass gives this rank a buffer '{}' of '{}'{}", buffer, owner,
+           of == Index::none ? ": it is one of the run, so give no owner"
+                             : fmt::format(": give the name of a {} that has one on this rank", word_of(of)));
+  }
   store_.find_parameter(owner, "buffer of a pass");
   return read("buffer of a pass", owner, whole_tensors::Of::shards,
               [&](const Store& store, int param) { return whole_tensors::pass_buffer(store, buffer, param); });

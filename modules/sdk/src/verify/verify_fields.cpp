@@ -170,7 +170,8 @@ void check_pass_buffers(const Subject& subject, Findings& findings) {
       continue;
     }
     const std::string owner = owner_text(type.index, buffer.index, subject.model);
-    if (!seen.insert({buffer.type, buffer.index}).second) say(fmt::format("of {} is declared twice", owner));
+    if (!seen.insert({buffer.type, buffer.index}).second)
+      say(fmt::format("of {} is declared twice: if two passes bring it, apply one of them", owner));
     if (buffer.residence == BufferResidence::sharded && type.index != Index::unit)
       say(fmt::format("is sharded, but only units are cut over ranks, and it is of {}: give another residence", owner));
     if (type.index == Index::unit && !subject.program.units[static_cast<size_t>(buffer.index)].held)

@@ -125,6 +125,8 @@ class Pass {
   // Returns handlers that run known kinds in the place of those that do so otherwise, in this program only. They keep what the
   // kind's resources and comments promise.
   virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const { return {}; }
+  // Returns whether its handlers need StepState::grad_divisor before the end of a step by hand, which could change it.
+  virtual bool fixes_divisor() const { return false; }
 };
 
 // An error in the program of a rank.

@@ -180,6 +180,14 @@ BufferRow row_of(const Plan& plan, const RankPlace& place, const PassBuffer& buf
   return {static_cast<int64_t>(all.size()), std::distance(all.begin(), all.find(values_at(place.coord.rank)))};
 }
 
+// The axes along which ranks have other values in a buffer that is "own" or "local". Stages that hold a tied unit have copies.
+std::vector<std::string> axes_of_own(const MeshShape& mesh, Index of, const RankProgram& program) {
+  std::vector<std::string> axes = names_of(mesh.axes(), &AxisSize::name);
+  if (of == Index::unit)
+    std::erase_if(axes, [&](const std::string& axis) { return std::ranges::count(program.split_axes, axis) > 0; });
+  return axes;
+}
+
 }  // namespace
 
 // Gives the buffers of passes under the names "buffers/ema/head.weight" (sharded), "buffers/residual/head" or "buffers/count".
@@ -198,7 +206,8 @@ void Store::visit_pass_buffers(Visitor& visitor) const {
         visitor.tensor(name + "/" + info(param).name, info(param).logical_shape(), piece_of(param, values));
       continue;
     }
-    if (buffer.residence != BufferResidence::whole) axes = names_of(place().coord.shape.axes(), &AxisSize::name);
+    if (buffer.residence != BufferResidence::whole)
+      axes = axes_of_own(place().coord.shape, type.index, *plan_->programs_of_ranks()[static_cast<size_t>(place().coord.rank)]);
     const std::string full_name = owner.empty() ? name : name + "/" + owner;
     if (buffer.residence == BufferResidence::whole && !is_cut) {
       visitor.tensor(full_name, buffer.shape, whole_piece(values));
