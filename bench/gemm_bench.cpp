@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "providers.h"
+#include "timing.h"
 #include "zt/base/error.h"
 #include "zt/gemm/gemm_choice.h"
 
@@ -70,11 +71,6 @@ struct Operands {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   }
 };
-
-double median(std::vector<double> times) {
-  std::ranges::sort(times);
-  return times[times.size() / 2];
-}
 
 void compare(const GemmShape& shape) {
   static constexpr const char* kKinds[] = {"forward", "input_gradient", "weight_gradient"};

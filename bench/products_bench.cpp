@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "providers.h"
+#include "timing.h"
 #include "zt/gemm/gemm.h"
 
 namespace zt {
@@ -64,12 +65,6 @@ struct Attention {
     for (int i = 0; i < 3; ++i) at::bmm_out(mixed, i == 0 ? scores : scores.transpose(1, 2), queries);
   }
 };
-
-double seconds_of(const std::function<void()>& work) {
-  const auto began = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-}
 
 std::vector<Linear> linears_of(int64_t layers, int64_t hidden, int64_t vocab, int64_t rows, at::ScalarType dtype) {
   std::vector<Linear> linears;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "timing.h"
 #include "zt/base/error.h"
 #include "zt/random/rng.h"
 
@@ -48,12 +49,6 @@ void check(double got, double expected) {
   if (!(std::fabs(got - expected) <= 8.6 * 2 * (2 * std::numbers::pi + 10) * 0x1p-53)) {
     fault("a normal number is {} and should be {}", got, expected);
   }
-}
-
-double median(std::vector<double>& times) {
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return *middle;
 }
 
 template <class T>

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "exchange/rows.h"
+#include "timing.h"
 #include "zt/base/error.h"
 
 namespace zt::moe {
@@ -86,11 +87,6 @@ void check(const Results& results, const Results& exact) {
     const double bound = results[i].scalar_type() == at::kBFloat16 ? 0x1p-8 : 64 * 0x1p-24;
     if (!(error <= bound)) fault("result {} is off by {}", i, error);
   }
-}
-
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<int64_t>(values.size() / 2));
-  return values[values.size() / 2];
 }
 
 // A row shows medians: the loop's and the copy's GB/s, and the ratio of both in one turn.

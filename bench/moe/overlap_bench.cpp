@@ -13,17 +13,16 @@
 
 #include <CLI/CLI.hpp>
 
-#include "backend/checked.h"
 #include "comm/slow_backend.h"
 #include "exchange/exchange.h"
 #include "flat/adam.h"
 #include "layers/layers.h"
-#include "mesh/make_backend.h"
 #include "mesh/mesh.h"
 #include "providers.h"
 #include "routing/router.h"
 #include "shard.h"
 #include "support/spawn.h"
+#include "timing.h"
 #include "zt/program/micro_batch_pairs.h"
 #include "zt/train/trainer.h"
 
@@ -73,15 +72,6 @@ std::shared_ptr<Model> make_model(const Options& options, Async async) {
   return std::make_shared<Model>(std::move(layers), 1);
 }
 
-std::shared_ptr<Mesh> make_slow_mesh(const World& world, const std::shared_ptr<Network>& network) {
-  const auto factory = [world, network](const std::vector<int>& ranks, const std::string& name) {
-    auto backend = make_slow_backend(comm::make_backend(world, "local", {name, world.rank, ranks}, {}), network);
-    const auto comm = std::make_shared<comm::CheckedCommunicator>(std::move(backend));
-    return Communicators{comm, comm};
-  };
-  return Mesh::make(MeshShape({{"ep", kRanks}}, kRanks), world.rank, factory);
-}
-
 // The forms of the step.
 enum Form : uint8_t { computing, as_is, overlapped, paired, kForms };
 
@@ -89,7 +79,7 @@ enum Form : uint8_t { computing, as_is, overlapped, paired, kForms };
 class Rank {
  public:
   Rank(const World& world, const Options& options)
-      : network_(std::make_shared<Network>()), mesh_(make_slow_mesh(world, network_)) {
+      : network_(std::make_shared<Network>()), mesh_(make_slow_mesh(world, "ep", network_)) {
     at::set_num_threads(1);
     for (const Form form : {as_is, overlapped, paired}) trainers_.push_back(make_trainer(options, form));
     const at::Tensor tokens = at::randint(kVocab, {options.samples * options.micro_batches, options.seq}, at::kLong);
@@ -119,11 +109,6 @@ class Rank {
   std::vector<std::shared_ptr<Trainer>> trainers_;
   Batch batch_;
 };
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 // Sets the speed at which the exchanges of a step take the given time. Needs their time at 1 byte per second.
 double speed_for(double seconds, double bytes, double operations, const Options& options) {

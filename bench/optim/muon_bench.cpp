@@ -11,28 +11,16 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
 
 #include "providers.h"
 #include "tensor/muon.h"
+#include "timing.h"
 #include "zt/gemm/gemm.h"
 
 namespace zt::optim {
 namespace {
 
 constexpr int kSteps = 5;  // iterations of Newton and Schulz
-
-double seconds_of(const std::function<void()>& call) {
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
 
 void run_gemms(const at::Tensor& x, const at::Tensor& gram, const at::Tensor& square, const at::Tensor& product) {
   for (int step = 0; step < kSteps; ++step) {

@@ -17,13 +17,13 @@
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <iostream>
 
 #include "flat/adam.h"
 #include "flat/lion.h"
 #include "flat/sgd.h"
+#include "timing.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt::optim {
@@ -51,17 +51,6 @@ struct Buffers {
   }
   at::Tensor p, g, m, v, copy;
 };
-
-double seconds_of(const std::function<void()>& call) {
-  const auto start = std::chrono::steady_clock::now();
-  call();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<int64_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
 
 // Reads and writes as many bytes as AdamW with the same prefetch distance, and with almost no arithmetic.
 template <class Grad, bool kCopy>

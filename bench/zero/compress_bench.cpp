@@ -12,16 +12,15 @@
 
 #include <CLI/CLI.hpp>
 
-#include "backend/checked.h"
 #include "comm/slow_backend.h"
 #include "compress/compress.h"
 #include "flat/adam.h"
 #include "layers/layers.h"
-#include "mesh/make_backend.h"
 #include "mesh/mesh.h"
 #include "providers.h"
 #include "shard.h"
 #include "support/spawn.h"
+#include "timing.h"
 #include "zt/train/trainer.h"
 
 namespace zt {
@@ -64,11 +63,6 @@ double formula_bytes(const ModelInfo& model, const std::string& form, int stage,
   return bytes * (kRanks - 1) / kRanks;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 // One rank: trains the same model in every form.
 class Rank {
  public:
@@ -76,12 +70,7 @@ class Rank {
       : options_(options), stage_(stage), network_(std::make_shared<Network>()) {
     at::set_num_threads(1);
     network_->carries_all = true;
-    const auto factory = [world, network = network_](const std::vector<int>& ranks, const std::string& name) {
-      auto backend = make_slow_backend(comm::make_backend(world, "local", {name, world.rank, ranks}, {}), network);
-      const auto comm = std::make_shared<comm::CheckedCommunicator>(std::move(backend));
-      return Communicators{comm, comm};
-    };
-    mesh_ = Mesh::make(MeshShape({{"dp", kRanks}}, kRanks), world.rank, factory);
+    mesh_ = make_slow_mesh(world, "dp", network_);
     for (const std::string& form : kForms) trainers_.push_back(make_trainer(form));
     const at::Tensor tokens = at::randint(kVocab, {options.samples, options.seq}, at::kLong);
     batch_ = {{"tokens", tokens}, {"labels", tokens.roll(-1, 1)}};
