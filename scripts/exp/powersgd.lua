@@ -36,8 +36,8 @@ local function each_part(params, visit)
   return place
 end
 
--- What a step leaves counts once it has made its update: REDUCE_GRAD works on the buffers NAME_next, and KEEP_UNSENT, which does
--- not run in a step that is skipped or has failed, takes them over.
+-- REDUCE_GRAD writes the buffers NAME_next. At the end of the step, KEEP_UNSENT_IN_LUA copies them to the buffers NAME. It does
+-- not run in a step that is skipped or has failed, so such a step changes nothing that is kept.
 local function thin_shape(unit, info)
   local params = {}
   for index, param in ipairs(unit.params) do params[index] = info.params[param + 1] end

@@ -71,7 +71,7 @@ class CompressPass final : public Pass {
   }
 
  private:
-  // Experts that ranks of all data axes share have nobody to sum with.
+  // Gradients of experts that are cut over all data axes are those of one rank: nothing is reduced.
   static bool is_reduced(const UnitPlan& plan, const UnitInfo& unit) {
     return plan.held && unit.trainable && !plan.comm_axes().empty();
   }

@@ -21,7 +21,7 @@ struct Reduced {
   bool sums_all() const { return first == 0 && out.numel() == unit.grad.numel(); }
 };
 
-// What a step changes counts once the step is complete: REDUCE_GRAD works on `next`, and KEEP_UNSENT makes it `kept`.
+// A pair of buffers. REDUCE_GRAD writes `next`. KEEP_UNSENT copies it to `kept` at the end of a step that makes its update.
 struct Staged {
   ResourceId kept, next;
 };

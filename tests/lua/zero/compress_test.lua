@@ -185,7 +185,7 @@ function TestCompress:test_a_failed_step()
   end
 end
 
--- What ranks keep loads where experts lie elsewhere, and thin matrices of groups of replicas are their own.
+-- A checkpoint loads on a layout that cuts experts otherwise. Each group of replicas keeps thin matrices of its own.
 function TestCompress:test_experts_and_replicas()
   if ranks == 1 then return end
   local moe = require "zt.moe"

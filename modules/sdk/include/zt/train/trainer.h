@@ -89,8 +89,7 @@ class Trainer : public Stateful {
 
   // Returns the gradients of the objective with respect to the fields that Program::input_gradients names, each [samples, ...] as
   // in this rank's part of the batch, which must have floating-point type. Runs the forwards and backwards of a training step and
-  // changes nothing. In fp16 they may
-  // overflow as those of parameters. Throws Misuse if no gradient flows to a field.
+  // changes nothing. In fp16 they may overflow as those of parameters. Throws Misuse if no gradient flows to a field.
   std::map<std::string, at::Tensor> input_gradients(const StepBatch& batch);
 
   // Returns the axes of the mesh with several ranks along which neither the programs nor the parameters differ or communicate.
