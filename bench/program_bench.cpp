@@ -21,7 +21,7 @@ ModelInfo chain(int layers) {
     ParamInfo param;
     param.name = position.name + ".weight";
     param.shape = {256};
-    param.numel = 256;
+    param.room = 256;
     param.unit = p;
     param.positions = {p};
     info.params.push_back(param);

@@ -42,7 +42,7 @@ void simulate_4096_ranks(benchmark::State& bench) {
   for (auto _ : bench) {
     const auto program = make_program();
     int64_t parameters = 0;
-    for (const ParamInfo& param : program->model()->info().params) parameters += param.numel;
+    for (const ParamInfo& param : program->model()->info().params) parameters += param.numel();
     const auto simulation = simulate(program, nullptr, batch, find_costs("h200"));
     if (simulation->ranks.size() != kStages || parameters < 1'000'000'000'000) bench.SkipWithError("not the step that was meant");
     bench.counters["step_s"] = simulation->seconds;

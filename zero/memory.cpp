@@ -24,11 +24,10 @@ int64_t states_of_matrix(const Optimizer& optimizer) {
   ParamInfo matrix;
   matrix.name = "weight";
   matrix.shape = {4096, 4096};
-  matrix.numel = matrix.shape[0] * matrix.shape[1];
   int64_t numbers = 0;
   for (const StateInfo& state : optimizer.states_of(matrix))
     numbers += std::accumulate(state.shape.begin(), state.shape.end(), int64_t{1}, std::multiplies<>());
-  return numbers / matrix.numel;
+  return numbers / matrix.numel();
 }
 
 }  // namespace

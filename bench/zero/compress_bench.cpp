@@ -50,7 +50,7 @@ std::shared_ptr<Model> make_model(const Options& options) {
 double formula_bytes(const ModelInfo& model, const std::string& form, int stage, int rank) {
   double bytes = 0;
   for (const ParamInfo& param : model.params) {
-    const auto count = static_cast<double>(param.logical_numel());
+    const auto count = static_cast<double>(param.numel());
     const auto rows = static_cast<double>(param.shape[0]), columns = count / rows;
     const double all = stage == 0 ? 2 : 1;
     if (form == "none") bytes += all * 4 * count;

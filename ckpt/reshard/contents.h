@@ -20,7 +20,7 @@ namespace zt::ckpt {
 // plain value. The name of a plain value is the prefix without its slash.
 using Objects = std::vector<std::pair<std::string, Value>>;
 
-// This rank's part of the logical tensor `name`. `data` has the elements of `region`, flat and contiguous.
+// This rank's part of the tensor `name`. `data` has the elements of `region`, flat and contiguous.
 struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;

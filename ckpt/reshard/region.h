@@ -10,7 +10,7 @@
 
 namespace zt::ckpt {
 
-// A part of a logical tensor: elements [first, first + count) of the boxes' elements, concatenated, each box row-major. The boxes
+// A part of a tensor: elements [first, first + count) of the boxes' elements, concatenated, each box row-major. The boxes
 // of one region do not overlap.
 struct Region {
   std::vector<Box> boxes;

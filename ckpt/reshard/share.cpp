@@ -141,8 +141,8 @@ class ShareAssigner {
     }
   }
 
-  std::vector<std::vector<Share>> shares() {
-    for (auto& mine : shares_) std::ranges::stable_sort(mine, {}, &Share::tensor);
+  std::vector<std::vector<WriteShare>> shares() {
+    for (auto& mine : shares_) std::ranges::stable_sort(mine, {}, &WriteShare::tensor);
     return std::move(shares_);
   }
 
@@ -153,7 +153,7 @@ class ShareAssigner {
   }
 
   std::vector<int64_t> loads_;  // bytes per rank
-  std::vector<std::vector<Share>> shares_;
+  std::vector<std::vector<WriteShare>> shares_;
 };
 
 }  // namespace
@@ -165,7 +165,7 @@ void HeldTensor::add(int32_t rank, const Region& region) {
   same->holders.push_back({rank, region.first, region.count});
 }
 
-std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
+std::vector<std::vector<WriteShare>> share_writing(std::span<const HeldTensor> tensors, int ranks) {
   std::map<std::pair<size_t, RankSet>, std::vector<Item>> items;  // by the number of holders and the holders: small sets first
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (HeldRegion& held : disjoint_regions(tensors[i]))

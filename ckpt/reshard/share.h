@@ -32,11 +32,11 @@ struct HeldTensor {
 };
 
 // A part of tensors[tensor] that a rank writes.
-struct Share {
+struct WriteShare {
   int32_t tensor;
   Region region;
 
-  bool operator==(const Share&) const = default;
+  bool operator==(const WriteShare&) const = default;
 };
 
 // Returns the shares of each rank, ascending by tensor. A rank writes only elements that it holds, and every element that some
@@ -55,6 +55,6 @@ struct Share {
 //
 // If regions of different boxes overlap, the holders of the boxes added first write the common elements. The rest of the other
 // regions is divided into new boxes; make_copy_list finds these in a rank's data.
-std::vector<std::vector<Share>> share_writing(std::span<const HeldTensor> tensors, int ranks);
+std::vector<std::vector<WriteShare>> share_writing(std::span<const HeldTensor> tensors, int ranks);
 
 }  // namespace zt::ckpt

@@ -63,7 +63,7 @@ class Holdings {
     std::vector<std::vector<Write>> writes(ranks);
     const auto shares = share_writing(held_, ranks);
     for (int r = 0; r < ranks; ++r) {
-      for (const Share& share : shares[r]) add_writes(writes[r], share, parts_.at({r, share.tensor}));
+      for (const WriteShare& share : shares[r]) add_writes(writes[r], share, parts_.at({r, share.tensor}));
     }
     return writes;
   }
@@ -86,7 +86,7 @@ class Holdings {
   }
 
   // Appends the writes of a share, which may lie in several of the rank's parts of the tensor.
-  void add_writes(std::vector<Write>& writes, const Share& share, const std::vector<std::pair<int, Region>>& parts) const {
+  void add_writes(std::vector<Write>& writes, const WriteShare& share, const std::vector<std::pair<int, Region>>& parts) const {
     for (const auto& [part, held] : parts) {
       if (share.region.boxes != held.boxes) continue;
       if (share.region.first < held.first || share.region.first + share.region.count > held.first + held.count) continue;

@@ -13,7 +13,7 @@ ExpertContext::ExpertContext(Context& outer, const Params& of_expert, const Para
   position = outer.position;
   micro_batch = outer.micro_batch;
   for (size_t i = 0; i < of_expert.size(); ++i) {
-    const auto experts = static_cast<size_t>(stacked[i]->shape[0]);
+    const auto experts = static_cast<size_t>(outer.param(*stacked[i]).size(0));
     stacks_.push_back(
         {of_expert[i].get(), stacked[i].get(), outer.grad_sink(*stacked[i]), {}, std::vector<bool>(experts, false)});
   }

@@ -30,7 +30,7 @@ std::shared_ptr<Param> stacked(const Param& of_expert, const ExpertsOptions& opt
   auto param = std::make_shared<Param>(of_expert);
   param->local_name = "";
   if (!of_expert.local_name.empty()) param->name = of_expert.local_name;
-  param->shape.insert(param->shape.begin(), options.experts / options.ranks);
+  param->shape.insert(param->shape.begin(), options.experts);
   param->init = init_of_experts(of_expert.init, of_expert.numel());
   if (!param->dims.empty()) param->dims.insert(param->dims.begin(), "experts");
   if (options.ranks > 1) param->placements = {{options.axis, Placement::sharded, 0, options.ranks}};
@@ -63,8 +63,8 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   void backward(const ExpertRun& run, const at::Tensor& gradient, const at::Tensor& of_rows, ExpertContext& context) const;
 
  private:
-  int64_t own() const { return stacked_.front()->shape[0]; }
-  std::vector<int64_t> counts_of(const at::Tensor& rows, const at::Tensor& group_rows) const;
+  // `own`: the experts of this rank.
+  static std::vector<int64_t> counts_of(const at::Tensor& rows, const at::Tensor& group_rows, int64_t own);
 
   std::shared_ptr<Layer> expert_;
   Params of_expert_, stacked_;  // of one expert, and of all of this rank
@@ -144,21 +144,21 @@ void ExpertsOf::backward(const ExpertRun& run, const at::Tensor& gradient, const
   }
 }
 
-std::vector<int64_t> ExpertsOf::counts_of(const at::Tensor& rows, const at::Tensor& group_rows) const {
+std::vector<int64_t> ExpertsOf::counts_of(const at::Tensor& rows, const at::Tensor& group_rows, int64_t own) {
   if (rows.is_meta()) {  // as if one expert had all rows
-    std::vector<int64_t> counts(static_cast<size_t>(own()), 0);
+    std::vector<int64_t> counts(static_cast<size_t>(own), 0);
     counts[0] = rows.size(0);
     return counts;
   }
-  if (group_rows.scalar_type() != at::kLong || group_rows.numel() != own() || group_rows.sum().item<int64_t>() != rows.size(0))
-    misuse("group_rows must be {} int64 numbers whose sum is {}, got {}", own(), rows.size(0), describe(group_rows));
+  if (group_rows.scalar_type() != at::kLong || group_rows.numel() != own || group_rows.sum().item<int64_t>() != rows.size(0))
+    misuse("group_rows must be {} int64 numbers whose sum is {}, got {}", own, rows.size(0), describe(group_rows));
   const auto* first = group_rows.const_data_ptr<int64_t>();
   return {first, first + group_rows.numel()};
 }
 
 std::vector<at::Tensor> ExpertsOf::forward(at::TensorList in, Context& context) {
   const at::Tensor rows = in[0];
-  const std::vector<int64_t> counts = counts_of(rows, in[1]);
+  const std::vector<int64_t> counts = counts_of(rows, in[1], context.param(*stacked_.front()).size(0));
   const auto of_experts = std::make_shared<ExpertContext>(context, of_expert_, stacked_);
   if (!at::GradMode::is_enabled()) return {joined(run(rows, counts, *of_experts), rows)};
   const auto state = c10::make_intrusive<ExpertsState>();

@@ -54,7 +54,7 @@ Partition balance_blocks(const std::vector<double>& weights, const ModelInfo& mo
 std::vector<double> parameters_of(const ModelInfo& model) {
   std::vector<double> weights(model.positions.size(), 0);
   for (const ParamInfo& param : model.params)
-    weights[static_cast<size_t>(param.positions.front())] += static_cast<double>(param.numel);
+    weights[static_cast<size_t>(param.positions.front())] += static_cast<double>(param.room);
   return weights;
 }
 

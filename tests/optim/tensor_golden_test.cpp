@@ -17,7 +17,7 @@ ParamInfo param_of(const std::string& name, const at::Tensor& like) {
   ParamInfo param;
   param.name = name;
   param.shape = like.sizes().vec();
-  param.numel = like.numel();
+  param.room = like.numel();
   param.is_matrix = like.dim() > 1;
   return param;
 }

@@ -41,21 +41,21 @@ class Coded final : public Compressor {
       for_each_part(cut, rank, sent.narrow(0, begin, to_ranks.back()),
                     [&](const Reduced& each, const at::Tensor& bytes, auto of) { codec_.encode(of(each.residual), bytes); });
     }
-    clear_residuals(units, *state.model);
+    clear_residuals(units, state);
     const int64_t mine = to_ranks[static_cast<size_t>(comm.rank())];
     const at::Tensor received = at::empty({mine * comm.size()}, at::kByte);
     comm.all_to_all(received, sent, std::vector<int64_t>(to_ranks.size(), mine), to_ranks).synchronize();
     bool is_usable = true;
     for (int rank = 0; rank < comm.size(); ++rank) is_usable = is_usable && received[rank * mine].item<uint8_t>() == 0;
-    if (!is_usable) return fail(units, *state.model);
+    if (!is_usable) return fail(units, state);
     finish(cut, comm, sum_up(cut, received));
-    clear_residuals(units, *state.model);  // codes of zeros need not be zeros
-    for (const Reduced& each : units) clear_gaps(*state.model, each.unit.index, each.out, each.first);
+    clear_residuals(units, state);  // codes of zeros need not be zeros
+    for (const Reduced& each : units) clear_gaps(state, each.unit.index, each.out, each.first);
   }
 
  private:
-  static void clear_residuals(const std::vector<Reduced>& units, const ModelInfo& model) {
-    for (const Reduced& each : units) clear_gaps(model, each.unit.index, each.residual, 0);
+  static void clear_residuals(const std::vector<Reduced>& units, const StepState& state) {
+    for (const Reduced& each : units) clear_gaps(state, each.unit.index, each.residual, 0);
   }
 
   // How the ranks divide the units' elements among them.

@@ -17,26 +17,37 @@ namespace zt::zero {
 
 namespace {
 
-// A parameter as a matrix: its first dim, and all others as one. Parameters that would not become smaller are sent as they are.
+// What a rank holds of a parameter as a matrix: the first dim, and all others as one. Parameters that would not become smaller
+// are sent as they are.
 struct Matrix {
   const ParamInfo* param = nullptr;
   int64_t rows = 0, columns = 0;
   int64_t rank = 0;  // 0: sent as it is
 
-  int64_t first_message() const { return rank > 0 ? rows * rank : param->numel; }
+  int64_t numel() const { return rows * columns; }
+  int64_t first_message() const { return rank > 0 ? rows * rank : numel(); }
   int64_t second_message() const { return columns * rank; }
-  at::Tensor of(const at::Tensor& flat) const { return flat.narrow(0, param->offset, param->numel).view({rows, columns}); }
+  at::Tensor of(const at::Tensor& flat) const { return flat.narrow(0, param->offset, numel()).view({rows, columns}); }
 };
 
-std::vector<Matrix> matrices_of(const ModelInfo& model, int unit, int64_t rank) {
+Matrix matrix_of(const ParamInfo& param, int64_t rank, const Coord& coord) {
+  const std::vector<int64_t> shape = param.local_shape(coord);
+  Matrix matrix{&param, shape.empty() ? 1 : shape[0]};
+  const int64_t numel = param.local_numel(coord);
+  matrix.columns = numel == 0 ? 0 : numel / matrix.rows;
+  const int64_t fitting = std::min({rank, matrix.rows, matrix.columns});
+  if (param.is_matrix && fitting * (matrix.rows + matrix.columns) < numel) matrix.rank = fitting;
+  return matrix;
+}
+
+// A rank with a smaller share sends no more than the first one, whose messages give the sizes of buffers.
+std::vector<Matrix> matrices_of(const ModelInfo& model, int unit, int64_t rank, const Coord& coord) {
   std::vector<Matrix> list;
   for (const int index : model.units.at(unit).params) {
     const ParamInfo& param = model.params[index];
-    if (!param.trainable || param.numel == 0) continue;
-    Matrix& matrix = list.emplace_back(Matrix{&param, param.shape.empty() ? 1 : param.shape[0]});
-    matrix.columns = param.numel / matrix.rows;
-    const int64_t fitting = std::min({rank, matrix.rows, matrix.columns});
-    if (param.is_matrix && fitting * (matrix.rows + matrix.columns) < param.numel) matrix.rank = fitting;
+    if (!param.trainable) continue;
+    const Matrix most = matrix_of(param, rank, {}), matrix = matrix_of(param, most.rank, coord);
+    if (matrix.numel() > 0) list.push_back(matrix);
   }
   return list;
 }
@@ -63,13 +74,13 @@ class PowerSgd final : public Compressor {
   std::vector<Staged> buffers() const override { return {q_}; }
   int64_t elements(const ModelInfo& model, int unit) const override {
     int64_t elements = 0;
-    for (const Matrix& matrix : matrices_of(model, unit, rank_)) elements += matrix.second_message();
+    for (const Matrix& matrix : matrices_of(model, unit, rank_, {})) elements += matrix.second_message();
     return elements;
   }
 
   int64_t sent_bytes(const ModelInfo& model, int unit, int ranks, bool, at::ScalarType exact) const override {
     int64_t elements = 1;
-    for (const Matrix& matrix : matrices_of(model, unit, rank_)) elements += matrix.first_message() + matrix.second_message();
+    for (const Matrix& matrix : matrices_of(model, unit, rank_, {})) elements += matrix.first_message() + matrix.second_message();
     return 2 * (ranks - 1) * elements * size_of(exact) / ranks;
   }
 
@@ -94,7 +105,7 @@ class PowerSgd final : public Compressor {
       if (is_usable) send_second(part);
     }
     if (second > 0) comm.all_reduce(q_message, q_message).synchronize();
-    if (!is_usable) return fail(units, *state.model);
+    if (!is_usable) return fail(units, state);
     for (const Reduced& each : units) {
       if (!each.out.is_alias_of(each.unit.grad)) each.out.zero_();
     }
@@ -118,7 +129,7 @@ class PowerSgd final : public Compressor {
     for (const Reduced& unit : units) {
       const at::Tensor all = state.pass_buffer(q_.next, unit.unit.index);
       int64_t at = 0;
-      for (const Matrix& matrix : matrices_of(*state.model, unit.unit.index, rank_)) {
+      for (const Matrix& matrix : matrices_of(*state.model, unit.unit.index, rank_, state.links->place().coord)) {
         Part& part = parts.emplace_back(Part{unit, matrix, {}, {}, {}});
         if (matrix.rank == 0) continue;
         part.last_q = by_columns(all.narrow(0, at, matrix.second_message()), matrix.rank);
@@ -170,7 +181,7 @@ class PowerSgd final : public Compressor {
     const Matrix& matrix = part.matrix;
     const Reduced& to = part.unit;
     const int64_t begin = std::max(to.first, matrix.param->offset),
-                  end = std::min(to.first + to.out.numel(), matrix.param->offset + matrix.param->numel);
+                  end = std::min(to.first + to.out.numel(), matrix.param->offset + matrix.numel());
     if (matrix.rank > 0) part.last_q.copy_(part.q);
     if (begin >= end) return;
     const int64_t skipped = begin - matrix.param->offset;

@@ -28,10 +28,10 @@ ResourceId divisor_type() {
   return type;
 }
 
-void fail(const std::vector<Reduced>& units, const ModelInfo& model) {
+void fail(const std::vector<Reduced>& units, const StepState& state) {
   for (const Reduced& each : units) {
     each.out.fill_(std::numeric_limits<double>::quiet_NaN());
-    clear_gaps(model, each.unit.index, each.out, each.first);
+    clear_gaps(state, each.unit.index, each.out, each.first);
   }
 }
 

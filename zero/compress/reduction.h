@@ -50,7 +50,7 @@ const Staged& residual_buffer();
 ResourceId divisor_type();
 
 // Fills `out` with NaN, except in gaps.
-void fail(const std::vector<Reduced>& units, const ModelInfo& model);
+void fail(const std::vector<Reduced>& units, const StepState& state);
 
 // Return handlers for REDUCE_GRAD and for KEEP_UNSENT, of the same reductions.
 std::pair<std::shared_ptr<ActionHandler>, std::shared_ptr<ActionHandler>> make_reduction(std::shared_ptr<Compressor> compressor);

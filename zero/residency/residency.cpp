@@ -12,17 +12,17 @@ namespace zt::zero {
 namespace {
 
 // The sharded units whose parameters an action reads, and whose gradients it writes.
-struct Use {
+struct UnitUse {
   std::vector<int> params_read, grads_written;
 };
 
-std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
+std::vector<UnitUse> uses_of(const std::vector<Action>& actions, const ModelInfo& model, const std::vector<UnitPlan>& plans) {
   const auto is_use = [&](const Resource& resource, ResourceId type) {
     return resource.type == type && plans.at(resource.index).params == Residence::sharded;
   };
-  std::vector<Use> uses;
+  std::vector<UnitUse> uses;
   for (const Action& action : actions) {
-    Use& use = uses.emplace_back();
+    UnitUse& use = uses.emplace_back();
     const Resources resources = resources_of(action, model);
     for (const Resource& read : resources.reads) {
       if (is_use(read, resource::param)) use.params_read.push_back(read.index);
@@ -37,7 +37,7 @@ std::vector<Use> uses_of(const std::vector<Action>& actions, const ModelInfo& mo
 // Decides whether a unit stays whole from one use to the next.
 struct ReuseRule {
   const std::vector<Action>& actions;
-  const std::vector<Use>& uses;
+  const std::vector<UnitUse>& uses;
   const ModelInfo& model;
   const Residency& residency;
 
@@ -62,7 +62,7 @@ struct ReuseRule {
 };
 
 // Returns the intervals in which units are whole, sorted by their first action.
-std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, const std::vector<Use>& uses,
+std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, const std::vector<UnitUse>& uses,
                                             const ModelInfo& model, const Residency& residency) {
   std::vector<std::vector<int>> read;
   for (size_t index = 0; index < uses.size(); ++index) {

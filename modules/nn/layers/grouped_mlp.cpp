@@ -151,12 +151,12 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
 
 // Makes the parameters of one matmul of all groups on this rank.
 Affine make_group_affine(const std::string& prefix, const GroupedMlpOptions& options, int64_t in, int64_t out, double std) {
-  const int64_t groups = options.groups / options.parts;
+  const int64_t groups = options.groups;
   Affine affine;
   affine.weight = make_param(prefix + "weight", {groups, out, in}, init_normal(0, std), true, {"group", "out", "in"});
   if (options.bias) affine.bias = make_param(prefix + "bias", {groups, out}, init_zeros(), false, {"group", "out"});
   if (!options.axis) return affine;
-  const AxisPlacement sharded{*options.axis, Placement::sharded, 0, options.parts};
+  const AxisPlacement sharded{.axis = *options.axis, .placement = Placement::sharded, .dim = 0, .parts = options.parts};
   for (const auto& param : affine.params()) param->placements = {sharded};
   return affine;
 }
@@ -202,7 +202,7 @@ bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
 }
 
 std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context) {
-  const int64_t groups = up_.weight->shape[0], hidden = up_.weight->shape[2];
+  const int64_t groups = context.param(*up_.weight).size(0), hidden = up_.weight->shape[2];
   if (in[0].dim() != 2 || in[0].size(1) != hidden)
     misuse("'{}' takes rows [n, {}], got {}", up_.weight->name, hidden, describe(in[0]));
   const at::Tensor rows = in_dtype_of(*up_.weight, in[0], context);

@@ -28,6 +28,7 @@ class InnerContext final : public Context {
   Philox rng(Purpose purpose) const override { return Philox::keyed(outer_.rng(purpose).key(), purpose, 1 + place_, call_); }
   Communicator& comm(const std::string& axis) override { return outer_.comm(axis); }
   Communicator& control(const std::string& axis) override { return outer_.control(axis); }
+  int rank_along(const std::string& axis) override { return outer_.rank_along(axis); }
   void loss(const std::string& name, at::Tensor sum, Per per) override { outer_.loss(name, std::move(sum), per); }
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override { outer_.sent(axis, bytes, pattern); }
   SinkFn grad_sink(const Param& param) override { return outer_.grad_sink(param); }

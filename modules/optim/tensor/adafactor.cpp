@@ -26,7 +26,7 @@ class Adafactor final : public TensorOptimizer {
 
   // Of torch's shapes [..., rows, 1] and [..., 1, columns].
   std::vector<StateInfo> states_of(const ParamInfo& param) const override {
-    const std::vector<int64_t> shape = param.logical_shape();
+    const std::vector<int64_t>& shape = param.shape;
     if (shape.size() < 2) return {{"variance", shape}};
     std::vector<int64_t> rows = shape, columns = shape;
     rows.back() = 1;

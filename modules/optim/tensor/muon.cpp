@@ -84,15 +84,15 @@ class Muon final : public TensorOptimizer {
     return is_matrix ? Scope::tensor : Scope::element;
   }
   std::vector<StateInfo> states_of(const ParamInfo& param) const override {
-    if (scope(param) == Scope::tensor) return {{"momentum_buffer", param.logical_shape()}};
+    if (scope(param) == Scope::tensor) return {{"momentum_buffer", param.shape}};
     return adamw_->states_of(param);
   }
   // The multiplications of the iteration: twice the smaller side squared by the larger one, and the smaller side cubed.
   double work_of(const ParamInfo& param) const override {
-    const std::vector<int64_t> shape = param.logical_shape();
+    const std::vector<int64_t>& shape = param.shape;
     const auto rows = static_cast<double>(shape[shape.size() - 2]), columns = static_cast<double>(shape.back());
     const double small = std::min(rows, columns), large = std::max(rows, columns);
-    return static_cast<double>(param.logical_numel()) / (rows * columns) * small * small * (2 * large + small);
+    return static_cast<double>(param.numel()) / (rows * columns) * small * small * (2 * large + small);
   }
   void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments, const Scalars& scalars) const override {
     Scalars own = scalars;

@@ -14,7 +14,7 @@ namespace zt::ckpt::test {
 namespace {
 
 using Shape = std::vector<int64_t>;
-using Shares = std::vector<std::vector<Share>>;
+using Shares = std::vector<std::vector<WriteShare>>;
 
 HeldTensor held_by(const Region& region, const std::vector<int32_t>& ranks, int64_t element_bytes = 4) {
   HeldTensor tensor{element_bytes};
@@ -28,9 +28,9 @@ std::vector<int32_t> first_ranks(int32_t n) {
   return ranks;
 }
 
-int64_t bytes_of(const std::vector<HeldTensor>& tensors, const std::vector<Share>& shares) {
+int64_t bytes_of(const std::vector<HeldTensor>& tensors, const std::vector<WriteShare>& shares) {
   int64_t bytes = 0;
-  for (const Share& share : shares) bytes += share.region.count * tensors[share.tensor].element_bytes;
+  for (const WriteShare& share : shares) bytes += share.region.count * tensors[share.tensor].element_bytes;
   return bytes;
 }
 
@@ -46,13 +46,13 @@ size_t pieces_of(const Shares& shares) {
   return pieces;
 }
 
-TEST(Share, OneRankWritesAll) {
+TEST(WriteShare, OneRankWritesAll) {
   const Region whole = whole_region({5, 3});
   const std::vector<HeldTensor> tensors{held_by(whole, {0}), held_by(whole_region({}), {0}), held_by(whole_region({0, 3}), {0})};
   EXPECT_EQ(share_writing(tensors, 1), (Shares{{{0, whole}, {1, whole_region({})}}})) << "nobody writes nothing";
 }
 
-TEST(Share, WhatOneHoldsItWrites) {
+TEST(WriteShare, WhatOneHoldsItWrites) {
   HeldTensor tensor{4};
   const Box box{{0, 0}, {5, 3}};
   tensor.add(0, {{box}, 0, 7});
@@ -60,7 +60,7 @@ TEST(Share, WhatOneHoldsItWrites) {
   EXPECT_EQ(share_writing(std::vector{tensor}, 3), (Shares{{{0, {{box}, 0, 7}}}, {}, {{0, {{box}, 7, 8}}}}));
 }
 
-TEST(Share, ReplicasOfALargeTensorAreCutAtWholeUnits) {
+TEST(WriteShare, ReplicasOfALargeTensorAreCutAtWholeUnits) {
   const int64_t unit = kShareUnit / 2;
   const std::vector<HeldTensor> tensors{held_by(whole_region({7 * unit + 10}), {0, 1, 3}, 2)};
   const Box box{{0}, {7 * unit + 10}};
@@ -69,7 +69,7 @@ TEST(Share, ReplicasOfALargeTensorAreCutAtWholeUnits) {
       (Shares{{{0, {{box}, 0, 2 * unit}}}, {{0, {{box}, 2 * unit, 3 * unit}}}, {}, {{0, {{box}, 5 * unit, 2 * unit + 10}}}}));
 }
 
-TEST(Share, SmallTensorsStayWhole) {
+TEST(WriteShare, SmallTensorsStayWhole) {
   std::vector<HeldTensor> tensors;
   for (int i = 0; i < 64; ++i) tensors.push_back(held_by(whole_region({1000 + i % 5}), first_ranks(8)));
   const Shares shares = share_writing(tensors, 8);
@@ -77,7 +77,7 @@ TEST(Share, SmallTensorsStayWhole) {
   for (const auto& mine : shares) EXPECT_EQ(mine.size(), 8U);
 }
 
-TEST(Share, WhoHasLessAlreadyTakesMore) {
+TEST(WriteShare, WhoHasLessAlreadyTakesMore) {
   const int64_t unit = kShareUnit / 4;
   std::vector<HeldTensor> tensors{held_by(whole_region({6 * unit}), {0, 1, 2}), held_by(whole_region({4 * unit}), {1})};
   tensors.push_back(held_by(whole_region({9 * unit}), {2}));
@@ -85,7 +85,7 @@ TEST(Share, WhoHasLessAlreadyTakesMore) {
   EXPECT_EQ(loads_of(tensors, share_writing(tensors, 3)), (std::vector<int64_t>{5 * kShareUnit, 5 * kShareUnit, 9 * kShareUnit}));
 }
 
-TEST(Share, TiedTensorsCutInTwoWays) {
+TEST(WriteShare, TiedTensorsCutInTwoWays) {
   // Two pipeline stages hold the same tensor, divided into different flat ranges.
   HeldTensor tensor{4};
   const Box box{{0, 0}, {10, 10}};
@@ -136,7 +136,7 @@ int64_t least_for_busiest(const Job& job) {
   return least;
 }
 
-TEST(Share, BusiestRankIsNearTheLeastPossible) {
+TEST(WriteShare, BusiestRankIsNearTheLeastPossible) {
   double worst = 0;
   for (int64_t seed = 0; seed < zt::test::number_of_cases(2000); ++seed) {
     Dice dice(seed);
@@ -154,7 +154,7 @@ TEST(Share, BusiestRankIsNearTheLeastPossible) {
   std::cout << "busiest rank: at most " << worst << " MiB above the least possible\n";
 }
 
-TEST(Share, EqualHoldersAreEven) {
+TEST(WriteShare, EqualHoldersAreEven) {
   for (int64_t seed = 0; seed < zt::test::number_of_cases(2000); ++seed) {
     Dice dice(seed);
     const int32_t ranks = 1 + static_cast<int32_t>(dice(17));
@@ -179,7 +179,7 @@ std::string check_shares(const Shape& shape, const std::vector<std::pair<int32_t
     }
   }
   for (size_t rank = 0; rank < shares.size(); ++rank) {
-    for (const Share& share : shares[rank]) {
+    for (const WriteShare& share : shares[rank]) {
       if (share.tensor != tensor) continue;
       if (!validate_region(shape, share.region).empty() || share.region.count == 0) return "a region that is none";
       for (const int64_t element : elements_of(shape, share.region)) {
@@ -191,7 +191,7 @@ std::string check_shares(const Shape& shape, const std::vector<std::pair<int32_t
   return written == all ? "" : "an element is not written";
 }
 
-TEST(Share, RandomRegionsAsElementByElement) {
+TEST(WriteShare, RandomRegionsAsElementByElement) {
   for (int64_t seed = 0; seed < zt::test::number_of_cases(10000); ++seed) {
     Dice dice(seed);
     const int32_t ranks = 1 + static_cast<int32_t>(dice(5));
@@ -221,13 +221,13 @@ TEST(Share, RandomRegionsAsElementByElement) {
   }
 }
 
-TEST(Share, OrderOfHoldersDoesNotMatter) {
+TEST(WriteShare, OrderOfHoldersDoesNotMatter) {
   const Region whole = whole_region({10 * kShareUnit});
   const HeldTensor one = held_by(whole, {0, 1, 2, 3}), other = held_by(whole, {2, 0, 3, 1});
   EXPECT_EQ(share_writing(std::vector{one, one}, 4), share_writing(std::vector{other, other}, 4));
 }
 
-TEST(Share, LargeModelOfManyRanks) {
+TEST(WriteShare, LargeModelOfManyRanks) {
   // 70 billion parameters and two moments on 1024 ranks. Flat ranges have 2 holders each; norms are held by all ranks.
   const int32_t ranks = 1024;
   std::vector<HeldTensor> tensors;

@@ -8,7 +8,7 @@
 
 #include "ckpt/support/ckpt_folder.h"
 #include "load/loader.h"
-#include "numerics/support/cut_embedding.h"
+#include "numerics/support/cut_model.h"
 #include "numerics/support/hand_stages.h"
 #include "pipe/support/pipelines.h"
 #include "save/saver.h"
@@ -217,14 +217,20 @@ TEST(Ckpt, BoxesAndWholeTensors) {
   Config whole = layout(Precision::fp32, "adamw");
   whole.stage = 0;
   whole.model = [] { return make_cut_model(1); };
-  for (const int stage : {0, 2}) {
+  for (const auto& [parts, stage] : std::vector<std::pair<int, int>>{{2, 0}, {3, 2}}) {
     Config cut = whole;
-    cut.tensor_ranks = 2;
-    cut.ranks = 4;
+    cut.tensor_ranks = parts;
+    cut.ranks = 2 * parts;
     cut.stage = stage;
-    cut.model = [] { return make_cut_model(2); };
+    cut.model = [parts = parts] { return make_cut_model(parts); };
     expect_both_ways(cut, whole);
   }
+  Config three = whole, four = whole;
+  three.ranks = three.tensor_ranks = 3;
+  three.model = [] { return make_cut_model(3); };
+  four.ranks = four.tensor_ranks = 4;
+  four.model = [] { return make_cut_model(4); };
+  expect_both_ways(three, four);
 }
 
 // Saves in one precision and loads in another: the master parameters are equal, and compute parameters are their rounding.

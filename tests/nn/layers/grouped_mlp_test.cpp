@@ -249,10 +249,10 @@ TEST(GroupedMlp, ARankHoldsABoxOfTheGroups) {
   options["parts"] = 2;
   const auto params = make_grouped_mlp(options)->params();
   ASSERT_EQ(params.size(), 4U);
-  const std::vector<std::pair<std::string, std::vector<int64_t>>> wanted{{"up.weight", {3, kFfn, kHidden}},
-                                                                         {"up.bias", {3, kFfn}},
-                                                                         {"down.weight", {3, kHidden, kFfn}},
-                                                                         {"down.bias", {3, kHidden}}};
+  const std::vector<std::pair<std::string, std::vector<int64_t>>> wanted{{"up.weight", {6, kFfn, kHidden}},
+                                                                         {"up.bias", {6, kFfn}},
+                                                                         {"down.weight", {6, kHidden, kFfn}},
+                                                                         {"down.bias", {6, kHidden}}};
   for (size_t i = 0; i < params.size(); ++i) {
     EXPECT_EQ(params[i]->name, wanted[i].first);
     EXPECT_EQ(params[i]->shape, wanted[i].second);

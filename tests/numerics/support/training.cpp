@@ -14,6 +14,7 @@
 #include "providers.h"
 #include "shard.h"
 #include "support/spawn.h"
+#include "tensor/muon.h"
 #include "zt/program/recompute.h"
 #include "zt/program/split_backward.h"
 #include "zt/random/rng.h"
@@ -57,6 +58,7 @@ std::shared_ptr<Model> make_gpt(const Config& config) {
 std::shared_ptr<Optimizer> make_optimizer(const Config& config) {
   if (config.is_plain) return optim::make_sgd(Value::Table{{"lr", 1e-2}});
   if (config.optimizer == "momentum") return optim::make_sgd(Value::Table{{"lr", 1e-2}, {"momentum", 0.9}});
+  if (config.optimizer == "muon") return optim::make_muon(Value::Table{{"lr", 1e-2}});
   if (config.optimizer == "lion") return optim::make_lion(Value::Table{{"lr", 1e-3}});
   return optim::make_adamw(Value::Table{{"lr", 1e-2}, {"weight_decay", 0.1}});
 }

@@ -45,7 +45,7 @@ struct Config {
   std::optional<bool> node_shared = false;          // nullopt: the default of zero.shard
   bool by_hand = false;                             // forward, backward and finish_step instead of step
   bool is_plain = false;                            // plain SGD instead of `optimizer`: updates are proportional to the gradient
-  std::string optimizer = "adamw";                  // or "momentum" (SGD with momentum), "lion"
+  std::string optimizer = "adamw";                  // or "momentum" (SGD with momentum), "lion", "muon"
   bool gradient = false;                            // records Outcome::first_gradient at every stage
   std::optional<LossScaleOptions> loss_scale = {};  // for fp16
   SplitStages split = {};                           // returns the pass that spreads the layers over pp; empty: no pp

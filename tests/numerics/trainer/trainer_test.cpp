@@ -261,7 +261,7 @@ TEST(Trainer, EachRankVisitsItsShardOfTheState) {
       const auto trainer = make_trainer(world, {.stage = stage});
       trainer->visit(walks[world.rank]);
       if (world.rank != 0) return;
-      for (const ParamInfo& param : trainer->state().model->params) wanted["model/" + param.name] = param.numel;
+      for (const ParamInfo& param : trainer->state().model->params) wanted["model/" + param.name] = param.numel();
     });
     for (const auto& [name, numel] : wanted) {
       int64_t held = 0;

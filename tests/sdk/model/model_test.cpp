@@ -56,7 +56,7 @@ TEST(Model, LaysParametersOutAtMultiplesOf32) {
   EXPECT_EQ(info.params[3].offset, 96);
   EXPECT_EQ(info.units[0].numel, 97);
   EXPECT_EQ(info.params[0].name, "a.w");
-  EXPECT_EQ(info.params[0].numel, 35);
+  EXPECT_EQ(info.params[0].room, 35);
   EXPECT_EQ(model.params()[1]->name, "a.b");
   EXPECT_EQ(model.seed(), 3U);
 }
@@ -83,10 +83,25 @@ TEST(Model, TiedParametersAndOtherPlacementsAreUnitsOfTheirOwn) {
   EXPECT_EQ(info.units[1].params, (std::vector<int>{1, 3}));
   EXPECT_EQ(info.units[2].name, "a.cut");
   EXPECT_EQ(info.positions[0].units, (std::vector<int>{0, 1, 2}));
-  EXPECT_EQ(info.params[2].logical_shape(), (std::vector<int64_t>{2, 6}));
   EXPECT_EQ(info.params[2].cut_axes(), (std::vector<std::string>{"tp"}));
-  const Box box = info.params[2].box({MeshShape({{"dp", 2}, {"tp", 2}}, 4), 3});
-  EXPECT_EQ(box, (Box{{0, 3}, {2, 6}}));
+  const Coord coord{MeshShape({{"dp", 2}, {"tp", 2}}, 4), 3};
+  EXPECT_EQ(info.params[2].boxes(coord), (std::vector<Box>{{{0, 2}, {2, 3}}}));
+  EXPECT_EQ(info.params[2].local_shape(coord), (std::vector<int64_t>{2, 1}));
+  EXPECT_EQ(info.params[2].local_numel(coord), 2);
+  EXPECT_EQ(info.params[2].room, 4) << "that of the largest share";
+  EXPECT_EQ(info.params[2].numel(), 6);
+}
+
+TEST(Model, ParametersCutDifferentlyAlongOneAxisShareAUnit) {
+  const auto rows = make_param("rows", {4, 3}), columns = make_param("columns", {3, 4}), whole = make_param("whole", {3}),
+             stated = make_param("stated", {3});
+  rows->placements = {{"tp", Placement::sharded, 0, 2}};
+  columns->placements = {{"tp", Placement::sharded, 1, 2, {{2, 1}, {2, 1}}}};
+  stated->placements = {{"tp", Placement::replicated_same_data}, {"dp", Placement::replicated_other_data}};
+  const Model model({{"a", source({rows, whole, columns, stated})}}, 0);
+  ASSERT_EQ(model.info().units.size(), 2U);
+  EXPECT_EQ(model.info().units[0].params, (std::vector<int>{0, 2}));
+  EXPECT_EQ(model.info().units[1].params, (std::vector<int>{1, 3})) << "stating the default changes nothing";
 }
 
 TEST(Model, RefusesPlacementsThatMakeNoBox) {
@@ -98,6 +113,13 @@ TEST(Model, RefusesPlacementsThatMakeNoBox) {
   EXPECT_NE(refused({{"tp", Placement::sharded, 2, 2}}).find("is cut along dim 2 on axis 'tp', but it has 2 dims"),
             std::string::npos);
   EXPECT_NE(refused({{"tp", Placement::sharded, 0, 0}}).find("into 0 parts"), std::string::npos);
+  EXPECT_NE(refused({{"tp", Placement::sharded, 0, 2, {{3, 1}}}}).find("in groups of 3 rows together, but its dim 0 has 4"),
+            std::string::npos);
+  EXPECT_NE(refused({{"tp", Placement::sharded, 0, 2, {{1, 1}, {3, 2}}}}).find("a group of 3 rows in units of 2"),
+            std::string::npos);
+  EXPECT_NE(refused({{"tp", Placement::sharded, 0, 2, {{2, 1}, {2, 1}}}, {"ep", Placement::sharded, 0, 2}})
+                .find("the axes 'tp' and 'ep' cut dim 0 of parameter 'a.w' in different groups"),
+            std::string::npos);
   EXPECT_NE(refused({{"tp", Placement::sharded, 0, 2}, {"tp", Placement::sharded, 1, 2}}).find("two placements on axis 'tp'"),
             std::string::npos);
 }

@@ -68,7 +68,7 @@ class LuaOptimizer final : public Optimizer {
     for (const auto& [name, shape] : shapes_) {
       states.push_back(
           with_context([&] { return fmt::format("zt.optimizer.states.{} for '{}' at {}", name, param.name, place_); },
-                       [&] { return state_of(name, shape, param.logical_shape()); }));
+                       [&] { return state_of(name, shape, param.shape); }));
     }
     return states;
   }
@@ -200,8 +200,7 @@ class LuaOptimizer final : public Optimizer {
     push_numbers(L, group, scalars);
     push(L, param.name);
     lua_setfield(L, -2, "name");
-    const std::vector<int64_t> shape = param.logical_shape();
-    push(L, Value(Value::List(shape.begin(), shape.end())));
+    push(L, Value(Value::List(param.shape.begin(), param.shape.end())));
     lua_setfield(L, -2, "shape");
     push(L, param.is_matrix);
     lua_setfield(L, -2, "is_matrix");

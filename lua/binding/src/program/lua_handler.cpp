@@ -53,7 +53,7 @@ class Shown {
     if (of == Index::unit) {
       const Unit& unit = state_.units.at(target_);
       record.add("first", unit.rank * unit.layout.chunk);
-      record.add("params", unit_params(*state_.model, target_));
+      record.add("params", unit_params(*state_.model, target_, state_.links->place().coord));
     }
     for (const ResourceId type : resource_ids()) {
       const TensorsOf* tensors = tensors_of(type);
@@ -102,7 +102,7 @@ class Shown {
 // What a script has put into the places of no parameter would count in the norm.
 void clear_sum(const StepState& state, int unit, GradientPart part) {
   const Unit& of = state.units.at(unit);
-  clear_gaps(*state.model, unit, summed_part(of, part), sums_parts(of) ? of.rank * of.layout.chunk : 0);
+  clear_gaps(state, unit, summed_part(of, part), sums_parts(of) ? of.rank * of.layout.chunk : 0);
 }
 
 // Returns a copy of the master parameters if a gather in a script could change them, because layers read them where they lie.

@@ -21,8 +21,8 @@ int describe_parameters(lua_State* L) {
   Value::List list;
   for (const ParamInfo& param : model->info().params) {
     list.push_back(Value::Table{{"name", param.name},
-                                {"shape", to_list(param.logical_shape())},
-                                {"numel", param.logical_numel()},
+                                {"shape", to_list(param.shape)},
+                                {"numel", param.numel()},
                                 {"trainable", param.trainable},
                                 {"unit", model->info().units[param.unit].name}});
   }
@@ -40,7 +40,7 @@ int set_trainable(lua_State* L) {
 
 int numel(lua_State* L) {
   int64_t total = 0;
-  for (const ParamInfo& param : check<Model>(L, 1)->info().params) total += param.logical_numel();
+  for (const ParamInfo& param : check<Model>(L, 1)->info().params) total += param.numel();
   push(L, total);
   return 1;
 }
@@ -61,7 +61,7 @@ int initialise(lua_State* L) {
     const auto* tensor = value.get_if<at::Tensor>();
     if (!tensor) misuse("the value of '{}' must be a tensor, got {}", name, value.type_name());
     const auto index = static_cast<size_t>(found - names.begin());
-    const auto shape = model->info().params[index].logical_shape();
+    const auto& shape = model->info().params[index].shape;
     if (tensor->sizes() != at::IntArrayRef(shape))
       misuse("parameter '{}' is [{}], the tensor is {}", name, fmt::join(shape, ", "), describe(*tensor));
     given.emplace_back(index, *tensor);

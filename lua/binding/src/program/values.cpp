@@ -64,27 +64,28 @@ Value stats_value(const Stats& stats) {
 }
 
 Value::Table param_value(const ParamInfo& param) {
-  return {{"name", param.name},
-          {"shape", to_list(param.shape)},
-          {"logical_shape", to_list(param.logical_shape())},
-          {"offset", param.offset},
-          {"unit", param.unit},
-          {"positions", to_list(param.positions)},
-          {"trainable", param.trainable},
-          {"is_matrix", param.is_matrix}};
+  return {{"name", param.name},           {"shape", to_list(param.shape)},
+          {"offset", param.offset},       {"room", param.room},
+          {"unit", param.unit},           {"positions", to_list(param.positions)},
+          {"trainable", param.trainable}, {"is_matrix", param.is_matrix}};
 }
 
-// `is_shown`: whether the pass may know the coordinate along an axis. It sees no box that depends on another.
+// The same with what the rank `coord` holds.
+Value::Table held_param_value(const ParamInfo& param, const Coord& coord) {
+  Value::Table table = param_value(param);
+  Value::List boxes;
+  for (const Box& box : param.boxes(coord))
+    boxes.emplace_back(Value::Table{{"begin", to_list(box.begin)}, {"stop", to_list(box.end)}});
+  table["boxes"] = std::move(boxes);
+  table["local_shape"] = to_list(param.local_shape(coord));
+  return table;
+}
+
+// `is_shown`: whether the pass may know the coordinate along an axis. It sees no boxes that depend on another.
 Value params_value(const ModelInfo& model, const Coord& coord, const std::function<bool(const std::string&)>& is_shown) {
   Value::List list;
-  for (const ParamInfo& param : model.params) {
-    Value::Table table = param_value(param);
-    if (std::ranges::all_of(param.cut_axes(), is_shown)) {
-      const Box box = param.box(coord);
-      table["box"] = Value::Table{{"begin", to_list(box.begin)}, {"stop", to_list(box.end)}};
-    }
-    list.push_back(std::move(table));
-  }
+  for (const ParamInfo& param : model.params)
+    list.emplace_back(std::ranges::all_of(param.cut_axes(), is_shown) ? held_param_value(param, coord) : param_value(param));
   return list;
 }
 
@@ -111,9 +112,9 @@ Value to_value(const UnitPlan& plan) {
 
 }  // namespace
 
-Value unit_params(const ModelInfo& model, int unit) {
+Value unit_params(const ModelInfo& model, int unit, const Coord& coord) {
   Value::List list;
-  for (const int param : model.units.at(unit).params) list.push_back(param_value(model.params[param]));
+  for (const int param : model.units.at(unit).params) list.emplace_back(held_param_value(model.params[param], coord));
   return list;
 }
 

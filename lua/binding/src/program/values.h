@@ -13,7 +13,7 @@ namespace zt::lua {
 Value to_value(const Action& action);
 Value to_value(const std::vector<Action>& actions);
 // Returns the list {name, shape, offset, ...} of a unit's parameters, as in the `info` of a pass.
-Value unit_params(const ModelInfo& model, int unit);
+Value unit_params(const ModelInfo& model, int unit, const Coord& coord);
 
 // Returns {actions, mode, micro_batches, units, split_axes, precision}, which a pass may change but for mode and micro_batches.
 Value to_value(const RankProgram& program);

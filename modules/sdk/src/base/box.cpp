@@ -19,8 +19,16 @@ int64_t Box::numel() const {
   return n;
 }
 
-void for_each_run(const Box& box, const std::vector<int64_t>& shape, int64_t begin, int64_t end,
-                  const std::function<void(const BoxRun&)>& visit) {
+Share share_of(int64_t total, int parts, int index) {
+  const auto begin_of = [&](int64_t i) { return (i * total + parts - 1) / parts; };
+  return {begin_of(index), begin_of(index + 1) - begin_of(index)};
+}
+
+namespace {
+
+// Visits elements [begin, end) of one box, whose first element has the number `first` in the boxes.
+void visit_box(const Box& box, const std::vector<int64_t>& shape, int64_t first, int64_t begin, int64_t end,
+               const std::function<void(const BoxRun&)>& visit) {
   // The dims from `inner` on are contiguous in the tensor: all but the first of them are whole.
   size_t inner = shape.size();
   int64_t run = 1;
@@ -37,8 +45,20 @@ void for_each_run(const Box& box, const std::vector<int64_t>& shape, int64_t beg
       place += (box.begin[d] + rest % size) * stride;
       rest /= size;
     }
-    visit({begin, place, count});
+    visit({first + begin, place, count});
     begin += count;
+  }
+}
+
+}  // namespace
+
+void for_each_run(std::span<const Box> boxes, const std::vector<int64_t>& shape, int64_t begin, int64_t end,
+                  const std::function<void(const BoxRun&)>& visit) {
+  int64_t first = 0;
+  for (const Box& box : boxes) {
+    const int64_t numel = box.numel();
+    visit_box(box, shape, first, std::max<int64_t>(begin - first, 0), std::min(end - first, numel), visit);
+    first += numel;
   }
 }
 

@@ -37,7 +37,9 @@ void accumulate(Unit& unit, GradientPart part) {
   else at::add_out(unit.grad_shard, unit.grad_sum, unit.grad_shard);
 }
 
-void clear_gaps(const ModelInfo& model, int unit, const at::Tensor& flat, int64_t first) {
+void clear_gaps(const StepState& state, int unit, const at::Tensor& flat, int64_t first) {
+  const ModelInfo& model = *state.model;
+  const Coord& coord = state.links->place().coord;
   int64_t at = first;
   const int64_t end = first + flat.numel();
   const auto clear_until = [&](int64_t next) {
@@ -45,10 +47,11 @@ void clear_gaps(const ModelInfo& model, int unit, const at::Tensor& flat, int64_
   };
   for (const int index : model.units[unit].params) {
     const ParamInfo& param = model.params[index];
-    if (!param.trainable || param.offset + param.numel <= at) continue;
+    const int64_t param_end = param.offset + param.local_numel(coord);
+    if (!param.trainable || param_end <= at) continue;
     if (param.offset >= end) break;
     clear_until(param.offset);
-    at = param.offset + param.numel;
+    at = param_end;
   }
   if (at < end) clear_until(end);
 }

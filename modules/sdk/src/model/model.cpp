@@ -12,12 +12,12 @@ namespace zt {
 
 ZT_DEFINE_OBJECT(Model, "Model")
 
-std::vector<int64_t> ParamInfo::logical_shape() const {
-  return zt::logical_shape(shape, placements);
+int64_t ParamInfo::numel() const {
+  return c10::multiply_integers(shape);
 }
 
-int64_t ParamInfo::logical_numel() const {
-  return c10::multiply_integers(logical_shape());
+int64_t ParamInfo::local_numel(const Coord& coord) const {
+  return c10::multiply_integers(local_shape(coord));
 }
 
 std::vector<std::string> ParamInfo::cut_axes() const {
@@ -26,19 +26,6 @@ std::vector<std::string> ParamInfo::cut_axes() const {
     if (on.placement == Placement::sharded && on.parts > 1) axes.push_back(on.axis);
   }
   return axes;
-}
-
-Box ParamInfo::box(const Coord& coord) const {
-  std::vector<int64_t> slice(shape.size(), 0);  // by dim; several axes may cut one dim, and the first varies slowest
-  for (const auto& [axis, placement, dim, parts] : placements) {
-    if (placement == Placement::sharded) slice[dim] = slice[dim] * parts + coord[axis];
-  }
-  Box box;
-  for (size_t dim = 0; dim < shape.size(); ++dim) {
-    box.begin.push_back(slice[dim] * shape[dim]);
-    box.end.push_back((slice[dim] + 1) * shape[dim]);
-  }
-  return box;
 }
 
 // Sets which units and positions have something to train.
@@ -97,7 +84,7 @@ std::string summary(const ModelInfo& model) {
   int64_t total = 0;
   for (const auto& unit : model.units) {
     int64_t numel = 0;
-    for (const int param : unit.params) numel += model.params[param].logical_numel();
+    for (const int param : unit.params) numel += model.params[param].numel();
     total += numel;
     text += fmt::format("{:<24} {:<12} {:>14} parameters{}\n", unit.name, model.positions[unit.positions.front()].kind, numel,
                         unit.trainable ? "" : ", frozen");

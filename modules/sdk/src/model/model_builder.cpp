@@ -1,3 +1,5 @@
+#include <c10/util/accumulate.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -83,26 +85,27 @@ class ModelBuilder {
   }
 
   // Adds units for the parameters of the layer that no earlier layer holds. Tied parameters have a unit each, and the others one
-  // per set of placements.
+  // per set of kinds of placements.
   void add_units(const NamedLayer& entry) {
     const size_t first = model.units.size();
-    std::vector<std::pair<std::vector<AxisPlacement>, int>> by_placement;
+    std::map<std::map<std::string, Placement>, int> by_kinds;
     for (const auto& param : entry.layer->params()) {
       if (!param) misuse("the layer '{}' lists a parameter that is nil", entry.name);
       if (param_index_.contains(param.get())) continue;
       name_param(*param, entry.name);
       check_placements(*param);
       const bool is_tied = holders_.at(param.get()) > 1;
-      const auto known = std::ranges::find(by_placement, param->placements, &decltype(by_placement)::value_type::first);
-      if (!is_tied && known != by_placement.end()) {
+      const auto kinds = kinds_of(param->placements);
+      const auto known = by_kinds.find(kinds);
+      if (!is_tied && known != by_kinds.end()) {
         add_param(param, known->second);
         continue;
       }
       const int unit = static_cast<int>(model.units.size());
       model.units.push_back({.name = param->name, .params = {}, .positions = {}, .trainable = false});
       if (!is_tied) {
-        if (by_placement.empty()) model.units.back().name = entry.name;
-        by_placement.emplace_back(param->placements, unit);
+        if (by_kinds.empty()) model.units.back().name = entry.name;
+        by_kinds[kinds] = unit;
       }
       add_param(param, unit);
     }
@@ -111,34 +114,57 @@ class ModelBuilder {
 
   void add_param(const std::shared_ptr<Param>& param, int index) {
     UnitInfo& unit = model.units[index];
-    const int64_t align = FlatLayout::kParamAlign;
+    const int64_t align = FlatLayout::kParamAlign,
+                  room = c10::multiply_integers(local_shape_of(param->shape, param->placements, {}));
     const int64_t offset = (unit.numel + align - 1) / align * align;
     unit.params.push_back(static_cast<int>(params.size()));
-    unit.numel = offset + param->numel();
+    unit.numel = offset + room;
     unit.trainable = unit.trainable || param->trainable;
     param_index_[param.get()] = static_cast<int>(params.size());
     params.push_back(param);
-    model.params.push_back({param->name,
-                            param->shape,
-                            param->numel(),
-                            index,
-                            offset,
-                            param->trainable,
-                            param->is_matrix,
-                            {},
-                            param->placements,
-                            param->dims});
+    model.params.push_back(
+        {param->name, param->shape, room, index, offset, param->trainable, param->is_matrix, {}, param->placements, param->dims});
+  }
+
+  // Returns the kinds of placements by axis, without those that are the default.
+  static std::map<std::string, Placement> kinds_of(const std::vector<AxisPlacement>& placements) {
+    std::map<std::string, Placement> kinds;
+    for (const AxisPlacement& on : placements) {
+      if (on.placement != placement_on({}, on.axis)) kinds[on.axis] = on.placement;
+    }
+    return kinds;
   }
 
   static void check_placements(const Param& param) {
     std::set<std::string> axes;
-    for (const auto& [axis, placement, dim, parts] : param.placements) {
-      if (!axes.insert(axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, axis);
-      if (placement != Placement::sharded) continue;
-      if (dim < 0 || dim >= static_cast<int>(param.shape.size()))
-        misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, dim, axis, param.shape.size());
-      if (parts < 1) misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, parts, axis);
+    std::map<int, const AxisPlacement*> of_dims;
+    for (const AxisPlacement& on : param.placements) {
+      if (!axes.insert(on.axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, on.axis);
+      if (on.placement != Placement::sharded) continue;
+      if (on.dim < 0 || on.dim >= static_cast<int>(param.shape.size()))
+        misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, on.dim, on.axis,
+               param.shape.size());
+      if (on.parts < 1)
+        misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, on.parts, on.axis);
+      if (const auto [other, is_first] = of_dims.try_emplace(on.dim, &on); !is_first && other->second->groups != on.groups)
+        misuse("the axes '{}' and '{}' cut dim {} of parameter '{}' in different groups: give them the same", other->second->axis,
+               on.axis, on.dim, param.name);
+      if (!on.groups.empty()) check_groups(param, on);
     }
+  }
+
+  static void check_groups(const Param& param, const AxisPlacement& on) {
+    const int64_t rows = param.shape[static_cast<size_t>(on.dim)];
+    int64_t total = 0;
+    for (const CutGroup& group : on.groups) {
+      if (group.size < 0 || group.unit < 1 || group.size % group.unit != 0)
+        misuse("parameter '{}' is cut on axis '{}' in a group of {} rows in units of {}: units must divide the rows", param.name,
+               on.axis, group.size, group.unit);
+      total += group.size;
+    }
+    if (total != rows)
+      misuse("parameter '{}' is cut on axis '{}' in groups of {} rows together, but its dim {} has {}", param.name, on.axis,
+             total, on.dim, rows);
   }
 
   // Sets the full name. It is always made from the local one, so several models can use a layer.

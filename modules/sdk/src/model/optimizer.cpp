@@ -15,7 +15,7 @@ Scope Optimizer::scope(const ParamInfo&) const {
 
 std::vector<StateInfo> Optimizer::states_of(const ParamInfo& param) const {
   std::vector<StateInfo> states;
-  for (const std::string& name : state_names()) states.push_back({name, param.logical_shape()});
+  for (const std::string& name : state_names()) states.push_back({name, param.shape});
   return states;
 }
 
@@ -24,7 +24,7 @@ void Optimizer::step_tensor(const OwnedTensor& tensor, const at::Tensor&, const 
 }
 
 double Optimizer::work_of(const ParamInfo& param) const {
-  return static_cast<double>(param.logical_numel());
+  return static_cast<double>(param.numel());
 }
 
 ZT_DEFINE_OBJECT(Optimizer, "Optimizer")

@@ -59,11 +59,78 @@ Placement placement_on(const std::vector<AxisPlacement>& given, const std::strin
   return sees_same_data ? Placement::replicated_same_data : Placement::replicated_other_data;
 }
 
-std::vector<int64_t> logical_shape(std::vector<int64_t> shape, const std::vector<AxisPlacement>& placements) {
-  for (const auto& [axis, placement, dim, parts] : placements) {
-    if (placement == Placement::sharded) shape.at(static_cast<size_t>(dim)) *= parts;
+namespace {
+
+// The rows of each dim that a rank holds, in the order of its memory. Ranges that touch are one.
+using Ranges = std::vector<std::vector<Share>>;
+
+std::vector<Share> ranges_of(const std::vector<CutGroup>& groups, int parts, int index) {
+  std::vector<Share> ranges;
+  int64_t first = 0;
+  for (const CutGroup& group : groups) {
+    const Share units = share_of(group.size / group.unit, parts, index);
+    const Share rows{first + units.begin * group.unit, units.count * group.unit};
+    first += group.size;
+    if (rows.count == 0) continue;
+    if (!ranges.empty() && ranges.back().end() == rows.begin) ranges.back().count += rows.count;
+    else ranges.push_back(rows);
   }
-  return shape;
+  return ranges;
+}
+
+Ranges ranges_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const Coord& coord) {
+  Ranges ranges;
+  for (size_t dim = 0; dim < shape.size(); ++dim) {
+    int parts = 1, index = 0;
+    std::vector<CutGroup> groups{{shape[dim], 1}};
+    for (const AxisPlacement& on : placements) {
+      if (on.placement != Placement::sharded || on.dim != static_cast<int>(dim)) continue;
+      parts *= on.parts;
+      index = index * on.parts + coord[on.axis];
+      if (!on.groups.empty()) groups = on.groups;
+    }
+    ranges.push_back(ranges_of(groups, parts, index));
+  }
+  return ranges;
+}
+
+// Adds the boxes that begin with `box`, which has the dims before `dim`. `last`: the last dim with several ranges. To be
+// row-major, a box has one row of each dim before it.
+void add_boxes(const Ranges& ranges, size_t dim, size_t last, Box box, std::vector<Box>& boxes) {
+  if (dim == ranges.size()) return boxes.push_back(std::move(box));
+  box.begin.push_back(0);
+  box.end.push_back(0);
+  for (const Share& range : ranges[dim]) {
+    const int64_t step = dim < last ? 1 : range.count;
+    for (int64_t row = range.begin; row < range.end(); row += step) {
+      box.begin.back() = row;
+      box.end.back() = row + step;
+      add_boxes(ranges, dim + 1, last, box, boxes);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Box> boxes_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const Coord& coord) {
+  const Ranges ranges = ranges_of(shape, placements, coord);
+  size_t last = 0;
+  for (size_t dim = 0; dim < ranges.size(); ++dim) {
+    if (ranges[dim].size() > 1) last = dim;
+  }
+  std::vector<Box> boxes;
+  add_boxes(ranges, 0, last, {}, boxes);
+  return boxes;
+}
+
+std::vector<int64_t> local_shape_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements,
+                                    const Coord& coord) {
+  std::vector<int64_t> local;
+  for (const std::vector<Share>& of_dim : ranges_of(shape, placements, coord)) {
+    int64_t& rows = local.emplace_back(0);
+    for (const Share& range : of_dim) rows += range.count;
+  }
+  return local;
 }
 
 }  // namespace zt

@@ -34,10 +34,10 @@ void give_out(std::vector<Unowned>& tensors, int ranks) {
 }
 
 // Returns what this rank updates of the parameter.
-UpdatedPart part_of(int index, const ParamInfo& param, const Unit& unit, const Optimizer& optimizer, bool is_whole) {
+UpdatedPart part_of(int index, const ParamInfo& param, const OwnedRun& run, const Optimizer& optimizer, bool is_whole) {
   UpdatedPart part{index, is_whole, optimizer.states_of(param)};
   if (is_whole) return part;
-  for (StateInfo& state : part.states) state.shape = {owned_run(param, unit).count};
+  for (StateInfo& state : part.states) state.shape = {run.count};
   return part;
 }
 
@@ -73,8 +73,9 @@ void assign_owners(const ModelInfo& model, const Optimizer& optimizer, const Coo
       const ParamInfo& param = model.params[index];
       if (!param.trainable || optimizer.group_of(param) < 0) continue;
       const bool is_whole = unit.owners[place] >= 0;
-      const bool is_mine = is_whole ? unit.owners[place] == coord.index(unit.owner_axes) : owned_run(param, unit).count > 0;
-      if (is_mine) unit.parts.push_back(part_of(index, param, unit, optimizer, is_whole));
+      const OwnedRun run = owned_run(param, unit, coord);
+      const bool is_mine = is_whole ? unit.owners[place] == coord.index(unit.owner_axes) : run.count > 0;
+      if (is_mine) unit.parts.push_back(part_of(index, param, run, optimizer, is_whole));
     }
   }
 }

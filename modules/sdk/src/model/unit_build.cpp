@@ -53,34 +53,38 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
 }
 
-std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units) {
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord) {
   std::vector<at::Tensor> leaves;
   for (const ParamInfo& param : model.params) {
     const Unit& unit = units[param.unit];
-    leaves.push_back(unit.plan.held ? unit.full.narrow(0, param.offset, param.numel).view(param.shape).detach() : at::Tensor());
+    const auto values = [&] {
+      return unit.full.narrow(0, param.offset, param.local_numel(coord)).view(param.local_shape(coord));
+    };
+    leaves.push_back(unit.plan.held ? values().detach() : at::Tensor());
     if (unit.plan.held) leaves.back().requires_grad_(param.trainable);
   }
   return leaves;
 }
 
-OwnedRun owned_run(const ParamInfo& param, const Unit& unit) {
+OwnedRun owned_run(const ParamInfo& param, const Unit& unit, const Coord& coord) {
   const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
-  const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, param.numel);
-  const int64_t end = std::clamp(shard_end - param.offset, begin, param.numel);
+  const int64_t numel = param.local_numel(coord);
+  const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, numel);
+  const int64_t end = std::clamp(shard_end - param.offset, begin, numel);
   return {begin, end - begin, begin < end ? param.offset + begin - shard_begin : 0};
 }
 
 namespace {
 
-// Writes the initial values of elements [first, first + to.numel()) of the parameter's box, rounded to `exact` first.
-void initialise(const Param& param, const ParamInfo& info, uint64_t seed, const Box& box, int64_t first, const at::Tensor& to,
-                at::ScalarType exact) {
+// Writes the initial values of elements [first, first + to.numel()) of a rank's boxes, rounded to `exact` first.
+void initialise(const Param& param, const ParamInfo& info, uint64_t seed, std::span<const Box> boxes, int64_t first,
+                const at::Tensor& to, at::ScalarType exact) {
   constexpr int64_t kStride = 1 << 16;
   std::vector<double> values(static_cast<size_t>(std::min(kStride, to.numel())));
   for (int64_t done = 0; done < to.numel(); done += kStride) {
     const int64_t count = std::min(kStride, to.numel() - done), begin = first + done;
-    for_each_run(box, info.logical_shape(), begin, begin + count, [&](const BoxRun& run) {
-      param.init(seed, info.name, run.in_tensor, {values.data() + (run.in_box - begin), static_cast<size_t>(run.count)});
+    for_each_run(boxes, info.shape, begin, begin + count, [&](const BoxRun& run) {
+      param.init(seed, info.name, run.in_tensor, {values.data() + (run.in_boxes - begin), static_cast<size_t>(run.count)});
     });
     to.narrow(0, done, count).copy_(at::from_blob(values.data(), {count}, at::kDouble).to(exact));
   }
@@ -92,20 +96,20 @@ void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit
   if (!unit.plan.held) return;
   for (const int index : info.units[unit.index].params) {
     const ParamInfo& param = info.params[index];
-    const OwnedRun owned = owned_run(param, unit);
-    initialise(*model.params()[index], param, model.seed(), param.box(coord), owned.first,
+    const OwnedRun owned = owned_run(param, unit, coord);
+    initialise(*model.params()[index], param, model.seed(), param.boxes(coord), owned.first,
                unit.master.narrow(0, owned.place, owned.count), exact);
   }
   unit.round_master();
 }
 
-std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer) {
+std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer, const Coord& coord) {
   std::vector<Segment> segments;
   if (!unit.plan.held) return segments;
   for (const int index : model.units[unit.index].params) {
     const ParamInfo& param = model.params[index];
     const int group = param.trainable ? optimizer.group_of(param) : -1;
-    const OwnedRun owned = owned_run(param, unit);
+    const OwnedRun owned = owned_run(param, unit, coord);
     if (group >= 0 && owned.count > 0) segments.push_back({index, group, owned.place, owned.place + owned.count, owned.first});
   }
   return segments;

@@ -33,21 +33,21 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
 
 // The part of a parameter that is in a rank's shard.
 struct OwnedRun {
-  int64_t first = 0;  // its first element, counted in the parameter's box
+  int64_t first = 0;  // its first element, counted in the rank's boxes of the parameter
   int64_t count = 0;  // elements; 0: no part
   int64_t place = 0;  // its first element, counted in the shard; 0 if count is 0
 };
-OwnedRun owned_run(const ParamInfo& param, const Unit& unit);
+OwnedRun owned_run(const ParamInfo& param, const Unit& unit, const Coord& coord);
 
 // Returns the autograd leaves that layers read, by ModelInfo::params: views of the parameters in their units' buffers `full`;
 // undefined for units that are not held.
-std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units);
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord);
 
 // Fills the owned part of a unit's parameters with their initial values, rounded to the master's dtype `exact` and then to that
 // of the parameters. `info`: of the model's layers.
 void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, at::ScalarType exact);
 
 // Returns the segments of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
-std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer);
+std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer, const Coord& coord);
 
 }  // namespace zt

@@ -265,7 +265,11 @@ AxisLink Plan::link(const std::vector<std::string>& axes) const {
 }
 
 RankPlace Plan::place() const {
-  return {program_->coord(), data_axes_, main().split_axes};
+  return place_of(program_->coord());
+}
+
+RankPlace Plan::place_of(const Coord& coord) const {
+  return {coord, data_axes_, main().split_axes};
 }
 
 World Plan::world_place() const {
@@ -278,13 +282,15 @@ std::vector<Batch> Plan::cut(const StepBatch& batch) const {
 
 // A layer communicates over single axes, whose communicators are there. The shapes of values are those of the whole model, if one
 // of the ranks receives some.
-RehearsalInputs Plan::inputs(const std::vector<Batch>& micro_batches) const {
-  const auto links = std::make_shared<const MeshLinks>(program_->mesh(), place(), LinkNeeds{});
+RehearsalInputs Plan::inputs(const std::vector<Batch>& micro_batches, const Coord& coord) const {
+  const auto links = [this](const Coord& of_rank) {
+    return std::make_shared<const MeshLinks>(program_->mesh(), place_of(of_rank), LinkNeeds{});
+  };
   RehearsalInputs inputs{program_->model(), model(), links, micro_batches};
   const auto receives = [](const std::shared_ptr<const RankProgram>& program) {
     return std::ranges::any_of(program->actions, [](const Action& a) { return role_of(a) == Role::transfer; });
   };
-  if (std::ranges::any_of(of_ranks_, receives)) inputs.shapes = value_shapes(inputs, main());
+  if (std::ranges::any_of(of_ranks_, receives)) inputs.shapes = value_shapes(inputs, main(), coord);
   return inputs;
 }
 

@@ -57,6 +57,7 @@ class Plan {
   Communicator* world() const { return control_of_all(*program_); }
   // Returns this rank's place: among the others, and for messages.
   RankPlace place() const;
+  RankPlace place_of(const Coord& coord) const;
   World world_place() const;
 
   // Returns this rank's part of a global batch as the micro-batches of a step, on device meta.
@@ -64,10 +65,11 @@ class Plan {
   // Rehearses this rank's step over these micro-batches (its part of a global batch, on device meta). Throws Misuse, naming the
   // layer, if one of its operators does not run on meta tensors.
   Rehearsal rehearsal(const std::vector<Batch>& micro_batches) const {
-    return rehearse(inputs(micro_batches), main(), rank_units_);
+    return rehearse(inputs(micro_batches, program_->coord()), main(), rank_units_, program_->coord());
   }
-  // Returns what a rehearsal of any rank over such micro-batches needs.
-  RehearsalInputs inputs(const std::vector<Batch>& micro_batches) const;
+  // Returns what a rehearsal needs of a rank over such micro-batches that receives values of the shapes that the rank `coord`
+  // has.
+  RehearsalInputs inputs(const std::vector<Batch>& micro_batches, const Coord& coord) const;
   // The main programs of all ranks; equal ones share one object.
   const std::vector<std::shared_ptr<const RankProgram>>& programs_of_ranks() const { return of_ranks_; }
   // The names of the optimizer's states; none without an optimizer.

@@ -86,7 +86,7 @@ std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProg
 
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
   const MeshShape shape = plan.program().coord().shape;
-  const RehearsalInputs inputs = plan.inputs(plan.cut(batch));
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {shape, 0});
   Value::List kinds;
   for (const std::vector<int>& ranks : ranks_by_program(plan.programs_of_ranks())) {
     Coord coord{shape, ranks.front()};
@@ -100,7 +100,7 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     }
     const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
-    const Rehearsal rehearsed = rehearse(inputs, program, held);
+    const Rehearsal rehearsed = rehearse(inputs, program, held, {shape, ranks.front()});
     memory["activations"] = rehearsed.peak_bytes();
     int64_t total = 0;
     for (const auto& [kind, bytes] : memory) total += bytes;

@@ -119,12 +119,12 @@ Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::sha
 // One run of a program on meta tensors, action by action.
 class Run {
  public:
-  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held)
+  Run(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const Coord& coord)
       : inputs_(inputs), info_(inputs.info), program_(program) {
     state_.model = &info_;
-    state_.links = inputs.links;
+    state_.links = inputs.links(coord);
     state_.units = units_on_meta(info_, program, held);
-    state_.parameters = leaves_of(info_, state_.units);
+    state_.parameters = leaves_of(info_, state_.units, coord);
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
     layers_ = std::make_shared<LayerRuns>(inputs.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };
@@ -160,9 +160,9 @@ class Run {
   std::optional<Executor> executor_;
 };
 
-Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
+Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const Coord& coord) {
   Rehearsal rehearsal;
-  Run run(inputs, program, held);
+  Run run(inputs, program, held, coord);
   FlopWatch flops;
   MetaWatch memory;
   run.run([&](int) {
@@ -240,20 +240,20 @@ const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) co
   return by_micro_batch.at(known).at(static_cast<size_t>(position));
 }
 
-ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like) {
+ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like, const Coord& coord) {
   const ModelInfo& info = inputs.info;
   RankProgram forwards = base_program(info, like.mode, 1);
   forwards.precision = like.precision;
   std::erase_if(forwards.actions, [](const Action& action) { return action.kind != Kinds::get().forward; });
   const RankProgram* programs[] = {&forwards};
-  const RankUnits whole = describe_units(info, programs, {MeshShape({}, 1), 0});
+  const RankUnits whole = describe_units(info, programs, coord);
   ValueShapes shapes;
   const size_t wanted = are_alike(inputs.micro_batches) ? 1 : inputs.micro_batches.size();
   for (size_t m = 0; m < wanted; ++m) {
     RehearsalInputs one = inputs;
     one.micro_batches = {inputs.micro_batches[m]};
     auto& of_positions = shapes.by_micro_batch.emplace_back(info.positions.size());
-    Run run(one, forwards, whole);
+    Run run(one, forwards, whole, coord);
     run.run([&](int index) {
       const int position = forwards.actions[index].target;
       for (int output = 0; output < static_cast<int>(info.positions[position].outputs.size()); ++output) {
@@ -265,15 +265,15 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like)
   return shapes;
 }
 
-Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held) {
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const Coord& coord) {
   const bool is_short = program.micro_batches <= kRunMicroBatches;
-  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held);
+  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held, coord);
   RankProgram part = program;
   part.micro_batches = kRunMicroBatches;
   std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
   RehearsalInputs first = inputs;
   first.micro_batches.resize(kRunMicroBatches);
-  return extended(program, part, run_all(first, part, held));
+  return extended(program, part, run_all(first, part, held, coord));
 }
 
 }  // namespace zt

@@ -1,6 +1,7 @@
 // A rehearsal of a step on tensors without memory (device meta): how many operations each action does, and what it holds.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -37,18 +38,20 @@ struct ValueShapes {
 // What a rehearsal needs besides the program.
 struct RehearsalInputs {
   std::shared_ptr<Model> model;
-  const ModelInfo& info;               // of the model's layers
-  std::shared_ptr<const Links> links;  // layers on device meta ask for the number of ranks, but send nothing
-  std::vector<Batch> micro_batches;    // a rank's part of a global batch, on device meta
-  ValueShapes shapes = {};             // of values that a rank receives; may be empty if it receives none
+  const ModelInfo& info;  // of the model's layers
+  // Returns the links of the rank `coord`. Layers on device meta ask for the number of ranks, but send nothing.
+  std::function<std::shared_ptr<const Links>(const Coord& coord)> links;
+  std::vector<Batch> micro_batches;  // a rank's part of a global batch, on device meta
+  ValueShapes shapes = {};           // of values that a rank receives; may be empty if it receives none
 };
 
-// Returns the shapes from the forwards of the whole model, in the mode and precision of `like`. Throws Misuse as `rehearse`.
-ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like);
+// Returns the shapes from the forwards of the whole model by the rank `coord`, in the mode and precision of `like`. Throws Misuse
+// as `rehearse`.
+ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like, const Coord& coord);
 
-// Runs the forwards and backwards of `program` for the rank that holds `held`. Micro-batches of equal shapes and kinds of actions
-// are alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not run on meta
-// tensors.
-Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held);
+// Runs the forwards and backwards of `program` for the rank `coord`, which holds `held`. Micro-batches of equal shapes and kinds
+// of actions are alike, so only the first two are run. Throws Misuse, naming the layer, if one of its operators does not run on
+// meta tensors.
+Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const Coord& coord);
 
 }  // namespace zt

@@ -35,7 +35,7 @@ int64_t grad_bytes(const RankBasis& basis) {
   const std::vector<bool> runs = positions_run(program, model);
   for (const ParamInfo& param : model.params) {
     const auto uses = std::ranges::count_if(param.positions, [&](int position) { return runs[position]; });
-    if (param.trainable && uses > 1) elements += (uses - 1) * param.numel;
+    if (param.trainable && uses > 1) elements += (uses - 1) * param.room;
   }
   for (const int unit : units_summed_apart(program)) elements += held.units[unit].layout.chunk;
   return elements * size_of(program.precision.grads);

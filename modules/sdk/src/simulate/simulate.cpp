@@ -37,8 +37,9 @@ std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, co
       parts.push_back(parts[found->second]);
       continue;
     }
-    RankUnits held = plan.describe_rank({played.mesh, rank.rank});
-    Rehearsal rehearsal = rehearse(inputs, *rank.program, held);
+    const Coord coord{played.mesh, rank.rank};
+    RankUnits held = plan.describe_rank(coord);
+    Rehearsal rehearsal = rehearse(inputs, *rank.program, held, coord);
     parts.push_back({std::move(held), std::move(rehearsal)});
   }
   return parts;
@@ -129,7 +130,7 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 }  // namespace
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
-  const RehearsalInputs inputs = plan.inputs(plan.cut(batch));
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {plan.program().coord().shape, 0});
   const ModelInfo& model = plan.model();
   const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
   const std::vector<PlayedPart> parts = parts_of(plan, played, inputs);

@@ -36,10 +36,10 @@ void add_options(const std::string& of, const MadeFromOptions& made, Facts& fact
   for (const auto& [name, text] : made.option_texts) facts.emplace_back(fmt::format("the option '{}' of {}", name, of), text);
 }
 
-// Returns a hash of evenly spread blocks of the parameter's logical tensor, and its first element.
+// Returns a hash of evenly spread blocks of the parameter's values, and its first element.
 std::string sample_of(const Param& param, const ParamInfo& info, uint64_t seed) {
   constexpr int64_t kBlocks = 16, kBlock = 64;
-  const int64_t numel = info.logical_numel();
+  const int64_t numel = info.numel();
   if (numel == 0) return "empty";
   std::vector<double> values;
   const int64_t blocks = std::min(kBlocks, (numel + kBlock - 1) / kBlock);
@@ -66,9 +66,8 @@ void add_model(const Model& model, const ModelInfo& info, Facts& facts) {
     facts.emplace_back(fmt::format("loss term {}", i + 1),
                        fmt::format("'{}' per {}", info.losses[i].name, word_of(info.losses[i].per)));
   for (const ParamInfo& param : info.params)
-    facts.emplace_back(
-        fmt::format("parameter '{}'", param.name),
-        fmt::format("{} of shape [{}]", param.trainable ? "trainable" : "frozen", fmt::join(param.logical_shape(), ", ")));
+    facts.emplace_back(fmt::format("parameter '{}'", param.name),
+                       fmt::format("{} of shape [{}]", param.trainable ? "trainable" : "frozen", fmt::join(param.shape, ", ")));
   for (const ModelStat& stat : info.stats)
     facts.emplace_back(fmt::format("the statistic '{}'", stat.name), fmt::format("{} numbers", stat.size));
 }

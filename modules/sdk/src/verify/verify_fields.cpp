@@ -183,14 +183,15 @@ void check_pass_buffers(const Subject& subject, Findings& findings) {
 // every rank initialised as the whole.
 void check_params(const Subject& subject, Findings& findings) {
   for (const ParamInfo& param : subject.model.params) {
-    for (const auto& [axis, placement, dim, parts] : param.placements) {
-      if (placement != Placement::sharded) continue;
-      const int size = subject.mesh.has(axis) ? subject.mesh.size(axis) : 1;
-      if (parts == size) continue;
-      refuse(subject, findings, -1,
-             "parameter '{}' is sharded on axis '{}' into {} parts, but the mesh {} has {} ranks along it: give each rank a box, "
-             "with one part per rank",
-             param.name, axis, parts, subject.mesh.text(), size);
+    for (const AxisPlacement& on : param.placements) {
+      if (on.placement != Placement::sharded) continue;
+      const int size = subject.mesh.has(on.axis) ? subject.mesh.size(on.axis) : 1;
+      if (on.parts == size) continue;
+      refuse(
+          subject, findings, -1,
+          "parameter '{}' is sharded on axis '{}' into {} parts, but the mesh {} has {} ranks along it: cut it into one part per "
+          "rank",
+          param.name, on.axis, on.parts, subject.mesh.text(), size);
     }
   }
 }

@@ -3,8 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "zt/model/unit.h"
-#include "zt/program/rank_program.h"
+#include "zt/execute/executor.h"
 
 namespace zt {
 
@@ -16,8 +15,8 @@ at::Tensor summed_part(const Unit& unit, GradientPart part);
 // Adds what summed_part holds to the sum over micro-batches, which ends in `grad_shard`. Not for GradientPart::whole.
 void accumulate(Unit& unit, GradientPart part);
 
-// Between parameters, and in frozen ones, there is no gradient: gives `flat`, of which the first element is element `first` of
-// the unit, zeros there. NORM counts these places, too.
-void clear_gaps(const ModelInfo& model, int unit, const at::Tensor& flat, int64_t first);
+// Between parameters, in padding at the end of their room, and in frozen ones there is no gradient: gives `flat`, of which the
+// first element is element `first` of the unit, zeros there. NORM counts these places, too.
+void clear_gaps(const StepState& state, int unit, const at::Tensor& flat, int64_t first);
 
 }  // namespace zt

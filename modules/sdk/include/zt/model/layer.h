@@ -105,6 +105,9 @@ class Context {
   // Return this rank's communicators along a mesh axis: for tensors on the device, and for counts, in host memory.
   virtual Communicator& comm(const std::string& axis) = 0;
   virtual Communicator& control(const std::string& axis) { return comm(axis); }
+  // Returns this rank's index along a mesh axis, on which its share of parameters and values depends. A plan runs the layer as
+  // one rank after the other, without their communicators: comm(axis).rank() is always that of this process.
+  virtual int rank_along(const std::string& axis) { return comm(axis).rank(); }
 
   // Adds to a term of the objective that io() declares. `sum` is a scalar, summed over the micro-batch's tokens or samples. The
   // layer's backward starts from it as well as from the outputs. A term to which nothing is added counts as 0.

@@ -56,8 +56,8 @@ struct ModelStat {
 
 struct ParamInfo {
   std::string name;
-  std::vector<int64_t> shape;  // of the box that a rank holds
-  int64_t numel = 0;           // of that box
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t room = 0;            // elements that it takes in the unit: the most that a rank holds
   int unit = 0;
   int64_t offset = 0;  // first element in the unit's flat layout, a multiple of 32
   bool trainable = true;
@@ -66,16 +66,18 @@ struct ParamInfo {
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims;  // names of the dims, "out" and "in"; empty: not given
 
-  // Return the shape and the number of elements of the logical tensor.
-  std::vector<int64_t> logical_shape() const;
-  int64_t logical_numel() const;
-  // Returns the mesh axes along which each rank holds another box, in the order of `placements`.
+  int64_t numel() const;  // of the whole tensor
+  // Returns the mesh axes along which each rank holds other elements, in the order of `placements`.
   std::vector<std::string> cut_axes() const;
-  // Returns the box of the rank `coord` in the logical tensor.
-  Box box(const Coord& coord) const;
+  // Return the boxes of the rank `coord`, and the shape and the number of the elements that it holds (see boxes_of). The rest of
+  // its room is padding at the end: zero, and never initialised, updated or shown.
+  std::vector<Box> boxes(const Coord& coord) const { return boxes_of(shape, placements, coord); }
+  std::vector<int64_t> local_shape(const Coord& coord) const { return local_shape_of(shape, placements, coord); }
+  int64_t local_numel(const Coord& coord) const;
 };
 
-// All parameters of a unit have the same placements. A parameter that several layers share is a unit of its own.
+// On each axis all parameters of a unit have the same kind of placement. A parameter that several layers share is a unit of its
+// own.
 struct UnitInfo {
   std::string name;            // the layer's name; further units of a layer are named after their first parameter
   std::vector<int> params;     // indices into ModelInfo::params, by offset

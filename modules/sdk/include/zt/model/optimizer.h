@@ -51,7 +51,7 @@ enum class Scope : uint8_t {
 struct OwnedTensor {
   const ParamInfo& param;
   int group = 0;                            // from Optimizer::group_of
-  at::Tensor values;                        // [the logical shape] in the master's dtype, updated in place
+  at::Tensor values;                        // [the whole shape] in the master's dtype, updated in place
   std::map<std::string, at::Tensor> state;  // as states_of says, zeros at first
 };
 
@@ -64,7 +64,7 @@ class Optimizer : public MadeFromOptions {
   virtual std::vector<std::string> state_names() const = 0;  // "exp_avg", "exp_avg_sq": zero at the start
   virtual Scope scope(const ParamInfo& param) const;         // by default Scope::element
   // Returns the parameter's states, for each of its elements or, in tensor scope, of any shape. By default each of state_names
-  // has the parameter's logical shape. Only an optimizer with a parameter in tensor scope may return others.
+  // has the parameter's shape. Only an optimizer with a parameter in tensor scope may return others.
   virtual std::vector<StateInfo> states_of(const ParamInfo& param) const;
   // Returns the index of the parameter's options group, or -1 if the parameter is not updated.
   virtual int group_of(const ParamInfo& param) const = 0;
@@ -75,7 +75,7 @@ class Optimizer : public MadeFromOptions {
   // for a float32 master it may be bfloat16 or float16, and is widened first. Every NaN in copy has the same bits: the quiet NaN.
   virtual void step(FlatState& shard, const at::Tensor& grad, std::span<const Segment> segments,
                     const Scalars& scalars) const = 0;
-  // Updates a parameter in tensor scope. `grad` ([the logical shape], in the master's dtype) is multiplied by the grad_scale
+  // Updates a parameter in tensor scope. `grad` ([the whole shape], in the master's dtype) is multiplied by the grad_scale
   // already, and may be changed. Equal arguments give equal bits on all ranks. By default it throws Fault.
   virtual void step_tensor(const OwnedTensor& tensor, const at::Tensor& grad, const Scalars& scalars) const;
   // Returns the work of this step in any unit, by which parameters are given to their owners. By default the number of elements.

@@ -26,21 +26,23 @@ Gradients::GatheredRows Gradients::rows_of(const std::vector<std::vector<int>>& 
   return gathered;
 }
 
-Gradients::Gradients(const LayerTable& layers, const ModelInfo& model, std::vector<Unit>& units)
-    : model_(model), uses_(model.params.size()), gaps_(model.units.size()), is_complete_(model.units.size(), false) {
-  for (size_t i = 0; i < model.params.size(); ++i) {
-    const ParamInfo& param = model.params[i];
-    const at::Tensor& flat = units[param.unit].grad;
+Gradients::Gradients(const LayerTable& layers, const StepState& state)
+    : model_(*state.model), uses_(model_.params.size()), gaps_(model_.units.size()), is_complete_(model_.units.size(), false) {
+  const Coord& coord = state.links->place().coord;
+  for (size_t i = 0; i < model_.params.size(); ++i) {
+    const ParamInfo& param = model_.params[i];
+    const at::Tensor& flat = state.units[param.unit].grad;
     if (!param.trainable || !flat.defined()) continue;
     for (const int position : param.positions) {
       if (!layers.runs(position)) continue;
       const bool is_first = uses_[i].empty();
+      const std::vector<int64_t> shape = param.local_shape(coord);
       at::Tensor view =
-          is_first ? flat.narrow(0, param.offset, param.numel).view(param.shape) : at::zeros(param.shape, flat.options());
+          is_first ? flat.narrow(0, param.offset, param.local_numel(coord)).view(shape) : at::zeros(shape, flat.options());
       uses_[i].push_back({position, std::move(view)});
     }
   }
-  for (const Unit& unit : units) {
+  for (const Unit& unit : state.units) {
     if (unit.owns_grad_shard()) find_gaps(unit);
   }
 }
@@ -54,7 +56,7 @@ void Gradients::find_gaps(const Unit& unit) {
     if (uses_[index].empty()) continue;
     const ParamInfo& param = model_.params[index];
     add_gap(param.offset);
-    end = param.offset + param.numel;
+    end = param.offset + uses_[index].front().view.numel();
   }
   add_gap(unit.layout.padded());
 }
@@ -122,7 +124,7 @@ void Gradients::rehearse_over_holders(const Unit& unit) const {
   const int64_t rows = rows_of(unit.uses).rows_of_holder;
   for (const int param : model_.units[unit.index].params) {
     if (model_.params[param].trainable && !uses_[param].empty())
-      exchange_buffers(rows, static_cast<int64_t>(unit.holders.size()), std::min(kSlice, model_.params[param].numel),
+      exchange_buffers(rows, static_cast<int64_t>(unit.holders.size()), std::min(kSlice, uses_[param].front().view.numel()),
                        uses_[param].front().view.options());
   }
 }
@@ -136,7 +138,7 @@ void Gradients::sum_over_holders(int param, const GatheredRows& gathered, Commun
   }
   const int64_t rows = gathered.rows_of_holder;
   const auto& places = gathered.places;
-  const int64_t numel = model_.params[param].numel;
+  const int64_t numel = uses.front().view.numel();
   for (int64_t begin = 0; begin < numel; begin += kSlice) {
     const int64_t count = std::min(kSlice, numel - begin);
     const auto [mine, all] = exchange_buffers(rows, comm.size(), count, uses.front().view.options());

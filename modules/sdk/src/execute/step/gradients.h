@@ -20,11 +20,12 @@ namespace zt {
 // schedule.
 //
 // Invariants: (1) a unit is open or complete; (2) in an open unit a use without a sum holds garbage, to be overwritten;
-// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and after parameters.
+// (3) a complete unit's buffer holds the sum of all uses, zero where nothing was added, also between and after parameters and in
+// their padding.
 class Gradients {
  public:
   // Only the uses at positions that this rank runs have sums here.
-  Gradients(const LayerTable& layers, const ModelInfo& model, std::vector<Unit>& units);
+  Gradients(const LayerTable& layers, const StepState& state);
 
   // Discards all sums: the next gradient of each use overwrites its buffer.
   void begin_step();

@@ -20,6 +20,7 @@ class LayerContext : public Context, public ContextExtras {
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return parts_.state.links->comm({axis}); }
   Communicator& control(const std::string& axis) override { return parts_.state.links->control({axis}); }
+  int rank_along(const std::string& axis) override { return parts_.state.links->place().coord[axis]; }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;

@@ -63,7 +63,7 @@ struct StepParts {
         layers(std::move(model), state, std::move(runs)),
         batches(layers),
         stats(layers, state),
-        gradients(layers, *state.model, state.units) {}
+        gradients(layers, state) {}
 
   StepState& state;
   Mode mode = Mode::train;

@@ -44,16 +44,16 @@ TensorExchange::TensorExchange(const ModelInfo& model, const Unit& unit, const C
   for (size_t place = 0; place < params.size(); ++place) {
     if (unit.owners[place] != me) continue;
     const ParamInfo& param = model.params[params[place]];
-    tensors_.push_back({params[place], param.logical_shape(), owned_});
+    tensors_.push_back({params[place], param.shape, owned_});
     owned_places.push_back(static_cast<int>(place));
-    owned_ += param.logical_numel();
+    owned_ += param.numel();
   }
   for (int peer = 0; peer < ranks; ++peer) {
     const Coord other{coord.shape, group[static_cast<size_t>(peer)]};
     const bool is_source = other.index(equal) == coord.index(equal);
     const auto rank = static_cast<size_t>(peer);
     for (size_t place = 0; place < params.size(); ++place) {
-      const OwnedRun run = owned_run(model.params[params[place]], unit);
+      const OwnedRun run = owned_run(model.params[params[place]], unit, coord);
       if (unit.owners[place] != peer || run.count == 0) continue;
       held_.push_back({peer, run, is_source});
       from_owners_[rank] += run.count;
@@ -62,9 +62,9 @@ TensorExchange::TensorExchange(const ModelInfo& model, const Unit& unit, const C
     const Unit theirs = as_held_by(unit, other);
     for (size_t i = 0; i < tensors_.size(); ++i) {
       const ParamInfo& param = model.params[tensors_[i].param];
-      const OwnedRun run = owned_run(param, theirs);
+      const OwnedRun run = owned_run(param, theirs, other);
       if (run.count == 0) continue;
-      received_.push_back({peer, run, is_source, param.box(other), i});
+      received_.push_back({peer, run, is_source, param.boxes(other), i});
       to_holders_[rank] += run.count;
       if (is_source) from_holders_[rank] += 2 * run.count;
     }
@@ -105,9 +105,9 @@ void TensorExchange::unpack(const at::Tensor& staging) const {
     if (!part.is_source) continue;
     const Owned& tensor = tensors_[part.tensor];
     for (const int64_t region : {values_, gradients_}) {
-      for_each_run(part.box, tensor.shape, part.run.first, part.run.first + part.run.count, [&](const BoxRun& run) {
+      for_each_run(part.boxes, tensor.shape, part.run.first, part.run.first + part.run.count, [&](const BoxRun& run) {
         staging.narrow(0, region + tensor.offset + run.in_tensor, run.count)
-            .copy_(staging.narrow(0, at + run.in_box - part.run.first, run.count));
+            .copy_(staging.narrow(0, at + run.in_boxes - part.run.first, run.count));
       });
       at += part.run.count;
     }
@@ -119,8 +119,8 @@ void TensorExchange::pack(const at::Tensor& staging) const {
   int64_t at = received_at_;
   for (const Part& part : received_) {
     const Owned& tensor = tensors_[part.tensor];
-    for_each_run(part.box, tensor.shape, part.run.first, part.run.first + part.run.count, [&](const BoxRun& run) {
-      staging.narrow(0, at + run.in_box - part.run.first, run.count)
+    for_each_run(part.boxes, tensor.shape, part.run.first, part.run.first + part.run.count, [&](const BoxRun& run) {
+      staging.narrow(0, at + run.in_boxes - part.run.first, run.count)
           .copy_(staging.narrow(0, values_ + tensor.offset + run.in_tensor, run.count));
     });
     at += part.run.count;
@@ -146,7 +146,8 @@ Work broadcast_tensors(const ModelInfo& model, const Unit& unit, Communicator& c
   std::vector<OwnedRun> runs;
   for (size_t place = 0; place < unit.owners.size(); ++place) {
     if (unit.owners[place] < 0) continue;
-    const OwnedRun run = owned_run(model.params[model.units[unit.index].params[place]], unit);
+    const ParamInfo& param = model.params[model.units[unit.index].params[place]];
+    const OwnedRun run{0, param.room, param.offset};
     works.push_back(comm.broadcast(unit.master.narrow(0, run.place, run.count), unit.owners[place], Async::yes));
     runs.push_back(run);
   }

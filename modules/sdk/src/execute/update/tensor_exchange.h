@@ -28,7 +28,7 @@ class TensorExchange {
   Work gather(const Unit& unit, Communicator& comm) const;
   // Writes the master's parts of the tensors, and their rounded copies in `shard`.
   Work scatter(const Unit& unit, Communicator& comm) const;
-  // Return an owned tensor, in its logical shape.
+  // Return an owned tensor, whole.
   at::Tensor values(const Unit& unit, int param) const { return owned_tensor(unit, param, values_); }
   at::Tensor gradient(const Unit& unit, int param) const { return owned_tensor(unit, param, gradients_); }
 
@@ -36,9 +36,9 @@ class TensorExchange {
   // A part of a tensor on the way between this rank and `peer`.
   struct Part {
     int peer;
-    OwnedRun run;    // of the holder
-    bool is_source;  // the owner receives it
-    Box box = {};    // of an owned tensor: the holder's
+    OwnedRun run;                 // of the holder
+    bool is_source;               // the owner receives it
+    std::vector<Box> boxes = {};  // of an owned tensor: the holder's
     size_t tensor = 0;
   };
   struct Owned {
@@ -60,7 +60,7 @@ class TensorExchange {
   int64_t received_at_ = 0, values_ = 0, gradients_ = 0;                      // where regions of the staging buffer begin
 };
 
-// Sends the owners' new values of a unit that each rank holds whole, in place, and rounds the copies. `coord` as above.
+// Sends the owners' new values of a unit that each rank holds whole, in place, and rounds the copies.
 Work broadcast_tensors(const ModelInfo& model, const Unit& unit, Communicator& comm);
 
 }  // namespace zt

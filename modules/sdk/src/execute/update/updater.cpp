@@ -41,7 +41,7 @@ bool is_skipped(const StepState& state) {
 Updater::Updater(std::shared_ptr<const Optimizer> optimizer, const StepState& state) : optimizer_(std::move(optimizer)) {
   for (const Unit& unit : state.units) {
     OfUnit& mine = units_.emplace_back();
-    mine.segments = segments_of(*state.model, unit, *optimizer_);
+    mine.segments = segments_of(*state.model, unit, *optimizer_, state.links->place().coord);
     if (unit.gathers_tensors) mine.exchange.emplace(*state.model, unit, state.links->place().coord);
   }
 }
@@ -81,11 +81,11 @@ void Updater::step_whole(const UpdatedPart& part, const Unit& unit, const Scalar
     optimizer_->step_tensor(tensor, exchange->gradient(unit, part.param).mul_(scalars.grad_scale), scalars);
     return;
   }
-  const auto whole = [&](const at::Tensor& flat) { return flat.narrow(0, param.offset, param.numel).view(param.shape); };
+  const auto whole = [&](const at::Tensor& flat) { return flat.narrow(0, param.offset, param.room).view(param.shape); };
   tensor.values = whole(unit.master);
   optimizer_->step_tensor(
       tensor, whole(unit.grad_shard).to(tensor.values.scalar_type(), false, /*copy=*/true).mul_(scalars.grad_scale), scalars);
-  unit.round_master(param.offset, param.numel);
+  unit.round_master(param.offset, param.room);
 }
 
 void Updater::step_elements(const UpdatedPart& part, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const {

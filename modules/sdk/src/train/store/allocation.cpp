@@ -75,7 +75,7 @@ void allocate_units(const Plan& plan, StepState& state) {
     for (const Unit& unit : state.units)
       initialise_unit(*plan.program().model(), *state.model, unit, state.links->place().coord, precision.master());
   });
-  state.parameters = leaves_of(*state.model, state.units);
+  state.parameters = leaves_of(*state.model, state.units, state.links->place().coord);
   for (const int unit : units_summed_apart(program))
     state.units[unit].grad_sum = make_buffer(state, {}, state.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(program, state.units); elements > 0)

@@ -50,7 +50,7 @@ Piece whole_piece(const at::Tensor& tensor) {
 Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers) : plan_(std::move(plan)) {
   const ModelInfo& model = plan_->model();
   const at::ScalarType computed = plan_->main().precision.params;
-  for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.logical_shape(), computed, true});
+  for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.shape, computed, true});
   for (const BufferInfo& buffer : model.buffers)
     tensors_.push_back({buffer.name, buffer.initial.sizes().vec(), buffer.initial.scalar_type(), false});
   state_.model = &model;
@@ -76,12 +76,12 @@ int Store::find_parameter(const std::string& name, const char* what) const {
 }
 
 Piece Store::piece_of(int param, const at::Tensor& chunk) const {
-  const OwnedRun owned = owned_run(info(param), unit_of(param));
-  return run_of(param, chunk.narrow(0, owned.place, owned.count));
+  const OwnedRun run = owned(param);
+  return run_of(param, chunk.narrow(0, run.place, run.count));
 }
 
 Piece Store::run_of(int param, const at::Tensor& run) const {
-  return {{info(param).box(place().coord)}, owned_run(info(param), unit_of(param)).first, run.numel(), run};
+  return {info(param).boxes(place().coord), owned(param).first, run.numel(), run};
 }
 
 const UpdatedPart* Store::updated_part(int param) const {
@@ -136,8 +136,8 @@ void Store::visit_units(Visitor& visitor) const {
         const std::string part = dot == std::string::npos ? "" : named.name.substr(dot + 1) + "/";
         if (!named.param.empty() && named.param != info(param).name) continue;
         const std::string name = type.saved_as + "/" + part + info(param).name;
-        if (named.param.empty()) visitor.tensor(name, info(param).logical_shape(), piece_of(param, named.tensor));
-        else if (!updated_part(param)->is_whole) visitor.tensor(name, info(param).logical_shape(), run_of(param, named.tensor));
+        if (named.param.empty()) visitor.tensor(name, info(param).shape, piece_of(param, named.tensor));
+        else if (!updated_part(param)->is_whole) visitor.tensor(name, info(param).shape, run_of(param, named.tensor));
         else visitor.tensor(name, named.tensor.sizes().vec(), whole_piece(named.tensor));
         if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
       }
@@ -203,7 +203,7 @@ void Store::visit_pass_buffers(Visitor& visitor) const {
     const bool is_cut = !axes.empty();
     if (buffer.residence == BufferResidence::sharded) {
       for (const int param : model.units[buffer.index].params)
-        visitor.tensor(name + "/" + info(param).name, info(param).logical_shape(), piece_of(param, values));
+        visitor.tensor(name + "/" + info(param).name, info(param).shape, piece_of(param, values));
       continue;
     }
     if (buffer.residence != BufferResidence::whole)

@@ -51,11 +51,12 @@ class Store {
   Communicator& shard_axes_of(const Unit& unit) const { return state_.links->comm(unit.plan.shard_axes); }
   // Returns what this rank updates of the parameter, if the optimizer needs whole tensors; null if it updates nothing of it.
   const UpdatedPart* updated_part(int param) const;
-  // Returns the part of the parameter that lies in this rank's shard, as a piece of the logical tensor. `chunk`: the shard's
+  // Returns the part of the parameter that lies in this rank's shard, as a piece of the whole tensor. `chunk`: the shard's
   // buffer.
   Piece piece_of(int param, const at::Tensor& chunk) const;
   // The same for a tensor of these elements alone.
   Piece run_of(int param, const at::Tensor& run) const;
+  OwnedRun owned(int param) const { return owned_run(info(param), unit_of(param), place().coord); }
 
   // Gives all tensors to the visitor. Call `gather_parameters` after a load.
   void visit_tensors(Visitor& visitor) const;

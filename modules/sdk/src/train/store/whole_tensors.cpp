@@ -14,10 +14,22 @@ namespace zt::whole_tensors {
 namespace {
 
 // Returns the view of the box's elements.
-at::Tensor part_of(at::Tensor logical, const Box& box) {
+at::Tensor part_of(at::Tensor whole, const Box& box) {
   for (size_t dim = 0; dim < box.begin.size(); ++dim)
-    logical = logical.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
-  return logical;
+    whole = whole.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
+  return whole;
+}
+
+// Calls visit(part, elements) for each box: `part` is the view of it in `whole`, `elements` that in `flat`, which has the boxes'
+// elements one after the other.
+template <class Visit>
+void for_each_box(const at::Tensor& whole, const std::vector<Box>& boxes, const at::Tensor& flat, const Visit& visit) {
+  int64_t first = 0;
+  for (const Box& box : boxes) {
+    at::Tensor part = part_of(whole, box);
+    visit(part, flat.narrow(0, first, box.numel()).view(part.sizes()));
+    first += box.numel();
+  }
 }
 
 // Returns the indices along the split axes of the ranks that hold the tensor, ascending. Ranks hold the buffers of the layers
@@ -54,23 +66,25 @@ bool is_spread(const Store& store, int tensor, Of of) {
   return is_sharded || !store.info(tensor).cut_axes().empty();
 }
 
-// Returns the logical tensor from the boxes that the ranks hold.
-at::Tensor join_boxes(const Store& store, int param, const at::Tensor& box) {
+// Returns the whole tensor from the boxes that the ranks hold. `unit`: the flat buffer of this rank's unit, or of its parameters.
+at::Tensor join_boxes(const Store& store, int param, const at::Tensor& unit) {
   const ParamInfo& held = store.info(param);
+  const at::Tensor mine = unit.narrow(0, held.offset, held.room);
   const auto axes = held.cut_axes();
-  if (axes.empty()) return box;
+  if (axes.empty()) return mine.view(held.shape).clone();
   Communicator& comm = store.state().links->comm(axes);
-  const at::Tensor boxes = at::empty({comm.size() * held.numel}, box.options());
-  comm.all_gather(boxes, box.contiguous().view({-1})).synchronize();
+  const at::Tensor rooms = at::empty({comm.size() * held.room}, mine.options());
+  comm.all_gather(rooms, mine).synchronize();
   const auto ranks = store.place().coord.shape.group(store.place().coord.rank, axes);
-  at::Tensor all = at::empty(held.logical_shape(), box.options());
+  at::Tensor all = at::empty(held.shape, mine.options());
   for (size_t i = 0; i < ranks.size(); ++i)
-    part_of(all, held.box({store.place().coord.shape, ranks[i]}))
-        .copy_(boxes.narrow(0, static_cast<int64_t>(i) * held.numel, held.numel).view(held.shape));
+    for_each_box(all, held.boxes({store.place().coord.shape, ranks[i]}),
+                 rooms.narrow(0, static_cast<int64_t>(i) * held.room, held.room),
+                 [](at::Tensor& part, const at::Tensor& elements) { part.copy_(elements); });
   return all;
 }
 
-// Returns the logical tensor from the parts that the ranks hold in `chunk`.
+// Returns the whole tensor from the parts that the ranks hold in `chunk`.
 at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
   const Unit& unit = store.unit_of(param);
   at::Tensor all = chunk;
@@ -78,11 +92,10 @@ at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
     all = at::empty({unit.layout.padded()}, chunk.options());
     store.shard_axes_of(unit).all_gather(all, chunk).synchronize();
   }
-  return join_boxes(store, param,
-                    all.narrow(0, store.info(param).offset, store.info(param).numel).view(store.info(param).shape).clone());
+  return join_boxes(store, param, all);
 }
 
-// Returns, on all ranks, the logical tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
+// Returns, on all ranks, the tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
 // its result has `dtype` and `shape` on each of them.
 at::Tensor from_holders(const Store& store, int tensor, at::ScalarType dtype, const std::vector<int64_t>& shape,
                         const std::function<at::Tensor()>& make) {
@@ -167,10 +180,18 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
   return agreed;
 }
 
-// `owned`: a piece of the parameter's box.
+// Returns the values of this rank's boxes of the parameter, one after the other.
+at::Tensor held_values(const Store& store, int param, const at::Tensor& values) {
+  const Coord& coord = store.place().coord;
+  const at::Tensor held = at::empty({store.info(param).local_numel(coord)}, values.options());
+  for_each_box(values, store.info(param).boxes(coord), held,
+               [](const at::Tensor& part, at::Tensor elements) { elements.copy_(part); });
+  return held;
+}
+
+// `owned`: a piece of the parameter.
 void set_owned(const Store& store, int param, const Piece& owned, const at::Tensor& values) {
-  const at::Tensor box = part_of(values, owned.boxes[0]);
-  at::Tensor(owned.data).copy_(box.reshape({store.info(param).numel}).narrow(0, owned.first, owned.count));
+  at::Tensor(owned.data).copy_(held_values(store, param, values).narrow(0, owned.first, owned.count));
 }
 
 }  // namespace
@@ -200,7 +221,7 @@ at::Tensor parameter(const Store& store, int tensor) {
     if (store.is_buffer(tensor)) return store.state().buffers[store.buffer_index(tensor)].clone();
     const Unit& unit = store.unit_of(tensor);
     if (unit.owns_shard()) return join(store, tensor, unit.shard);
-    return join_boxes(store, tensor, store.state().parameters[tensor].detach().clone());
+    return join_boxes(store, tensor, unit.full);
   });
 }
 
@@ -238,7 +259,7 @@ static at::Tensor joined_state(const Store& store, int param, const StateInfo& i
     return all;
   }
   const at::Tensor chunk = at::zeros_like(unit.master);
-  const OwnedRun owned = owned_run(store.info(param), unit);
+  const OwnedRun owned = store.owned(param);
   if (part) chunk.narrow(0, owned.place, owned.count).copy_(part->state.at(info.name));
   return join(store, param, chunk);
 }
@@ -277,8 +298,7 @@ void set_parameter(Store& store, int param, const Given& given) {
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
   for (const at::Tensor& chunk : {unit.master, unit.shard}) set_owned(store, param, store.piece_of(param, chunk), values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
-  else if (!unit.owns_shard())
-    store.state().parameters[param].detach().copy_(part_of(values, store.info(param).box(store.place().coord)));
+  else if (!unit.owns_shard()) store.state().parameters[param].detach().view({-1}).copy_(held_values(store, param, values));
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {

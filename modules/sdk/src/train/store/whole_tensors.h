@@ -15,7 +15,7 @@ enum class Of : uint8_t { layers, shards, states };  // what layers see, what th
 // Collective over the mesh if the reading is collective. `what`: "gradient".
 void require_alike(const Store& store, const char* what, int tensor, Of of, const std::string& complaint = {});
 
-// Return copies of the logical tensor. Collective over the axes that shard the parameter's unit, cut the parameter, and split the
+// Return copies of the whole tensor. Collective over the axes that shard the parameter's unit, cut the parameter, and split the
 // model.
 at::Tensor parameter(const Store& store, int tensor);       // as layers see it
 at::Tensor master(const Store& store, int tensor);          // as the optimizer sees it, in its precision

@@ -1,0 +1,229 @@
+#include "zt/model/axis_ops.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <numeric>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+namespace {
+
+// What an operation does in one direction. Each is linear, and the gradient of each is another one.
+enum class Move : uint8_t { same, sum, share, joined, share_of_sum, exchange };
+
+struct Step {
+  Move move;
+  int64_t dim = 0;      // of shares; of an exchange: the dim that is joined
+  int64_t total = 0;    // the size of `dim` over all ranks
+  int64_t cut_dim = 0;  // of an exchange
+};
+
+struct AxisOp {
+  const char* name;  // for messages
+  Context* context;
+  std::string axis;
+  Step forward, backward;
+};
+
+// Runs the steps of one operation. `x` and what is returned are outside of autograd.
+class Mover {
+ public:
+  explicit Mover(const AxisOp& op)
+      : op_(op), comm_(op.context->comm(op.axis)), ranks_(comm_.size()), rank_(op.context->rank_along(op.axis)) {}
+
+  at::Tensor run(const Step& step, const at::Tensor& x) const {
+    switch (step.move) {
+      case Move::same:
+        return x;
+      case Move::sum:
+        return sum(x);
+      case Move::share:
+        return part(x, step.dim, share(step.total, rank_));
+      case Move::joined:
+        return joined(x, step.dim, step.total);
+      case Move::share_of_sum:
+        return share_of_sum(x, step.dim, step.total);
+      case Move::exchange:
+        return exchange(x, step);
+    }
+    fault("{}: unknown move", op_.name);
+  }
+
+ private:
+  Share share(int64_t total, int rank) const { return share_of(total, ranks_, rank); }
+  static at::Tensor part(const at::Tensor& x, int64_t dim, Share range) { return x.narrow(dim, range.begin, range.count); }
+  void note(int64_t elements, const at::Tensor& x, Pattern pattern) const {
+    op_.context->sent(op_.axis, elements * static_cast<int64_t>(x.element_size()), pattern);
+  }
+  // Returns whether the shares of `dim` have one size and lie one after the other in the memory of the whole.
+  bool are_in_place(at::IntArrayRef shape, int64_t dim, int64_t total) const {
+    const auto outer = std::accumulate(shape.begin(), shape.begin() + dim, int64_t{1}, std::multiplies<>());
+    return outer == 1 && total % ranks_ == 0;
+  }
+  static std::vector<int64_t> with_size(at::IntArrayRef shape, int64_t dim, int64_t size) {
+    std::vector<int64_t> changed = shape.vec();
+    changed[static_cast<size_t>(dim)] = size;
+    return changed;
+  }
+  // Returns memory for one share of every rank, each as large as the first, and that of one rank in it.
+  at::Tensor rooms(const at::Tensor& x, int64_t dim, int64_t total, bool is_cleared) const {
+    std::vector<int64_t> shape = with_size(x.sizes(), dim, share(total, 0).count);
+    shape.insert(shape.begin(), ranks_);
+    return is_cleared ? at::zeros(shape, x.options()) : at::empty(shape, x.options());
+  }
+
+  at::Tensor sum(const at::Tensor& x) const {
+    note(2 * x.numel() * (ranks_ - 1) / ranks_, x, Pattern::collective);
+    const at::Tensor in = x.contiguous(), out = at::empty_like(in);
+    if (!x.is_meta()) comm_.all_reduce(out.view({-1}), in.view({-1})).synchronize();
+    return out;
+  }
+
+  at::Tensor joined(const at::Tensor& x, int64_t dim, int64_t total) const {
+    const at::Tensor all = at::empty(with_size(x.sizes(), dim, total), x.options());
+    const bool is_in_place = are_in_place(x.sizes(), dim, total);
+    const at::Tensor received = is_in_place ? all : rooms(x, dim, total, false);
+    note(received.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
+    if (x.is_meta()) return all;
+    at::Tensor mine = x;
+    const int64_t room = share(total, 0).count;
+    if (!is_in_place && x.size(dim) < room) {
+      mine = at::zeros(with_size(x.sizes(), dim, room), x.options());
+      mine.narrow(dim, 0, x.size(dim)).copy_(x);
+    }
+    comm_.all_gather(received.view({-1}), mine.contiguous().view({-1})).synchronize();
+    for (int r = 0; r < ranks_ && !is_in_place; ++r) {
+      const Share range = share(total, r);
+      part(all, dim, range).copy_(received[r].narrow(dim, 0, range.count));
+    }
+    return all;
+  }
+
+  at::Tensor share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
+    const bool is_in_place = are_in_place(x.sizes(), dim, total);
+    const at::Tensor sent = is_in_place ? x.contiguous() : rooms(x, dim, total, total % ranks_ != 0);
+    note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
+    const at::Tensor mine = at::empty(with_size(x.sizes(), dim, share(total, 0).count), x.options());
+    if (!x.is_meta()) {
+      for (int r = 0; r < ranks_ && !is_in_place; ++r) {
+        const Share range = share(total, r);
+        sent[r].narrow(dim, 0, range.count).copy_(part(x, dim, range));
+      }
+      comm_.reduce_scatter(mine.view({-1}), sent.view({-1})).synchronize();
+    }
+    return mine.narrow(dim, 0, share(total, rank_).count);
+  }
+
+  at::Tensor exchange(const at::Tensor& x, const Step& step) const {
+    const int64_t cut_total = x.size(step.cut_dim), cut_count = share(cut_total, rank_).count;
+    const at::Tensor all = at::empty(with_size(with_size(x.sizes(), step.dim, step.total), step.cut_dim, cut_count), x.options());
+    const int64_t of_row = x.numel() / std::max<int64_t>(1, cut_total);  // elements of x per row of the cut dim
+    const int64_t of_joined_row = all.numel() / std::max<int64_t>(1, step.total);
+    note((cut_total - cut_count) * of_row, x, Pattern::all_to_all);
+    if (x.is_meta()) return all;
+    std::vector<int64_t> to_ranks, from_ranks;
+    const at::Tensor sent = at::empty({x.numel()}, x.options()), received = at::empty({all.numel()}, x.options());
+    int64_t at = 0;
+    for (int r = 0; r < ranks_; ++r) {
+      const at::Tensor piece = part(x, step.cut_dim, share(cut_total, r));
+      sent.narrow(0, at, piece.numel()).view(piece.sizes()).copy_(piece);
+      at += piece.numel();
+      to_ranks.push_back(piece.numel());
+      from_ranks.push_back(share(step.total, r).count * of_joined_row);
+    }
+    comm_.all_to_all(received, sent, from_ranks, to_ranks).synchronize();
+    at = 0;
+    for (int r = 0; r < ranks_; ++r) {
+      at::Tensor place = part(all, step.dim, share(step.total, r));
+      place.copy_(received.narrow(0, at, place.numel()).view(place.sizes()));
+      at += place.numel();
+    }
+    return all;
+  }
+
+  const AxisOp& op_;
+  Communicator& comm_;
+  int ranks_, rank_;
+};
+
+struct AxisFunction : torch::autograd::Function<AxisFunction> {
+  static at::Tensor forward(torch::autograd::AutogradContext* node, const at::Tensor& x, const AxisOp& op) {
+    node->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(op));
+    return Mover(op).run(op.forward, x);
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* node,
+                                                 torch::autograd::variable_list gradients) {
+    const auto kept = c10::static_intrusive_pointer_cast<Kept>(node->saved_data.at("op").toCapsule());
+    return {Mover(kept->op).run(kept->op.backward, gradients[0]), {}};
+  }
+
+ private:
+  struct Kept : torch::CustomClassHolder {
+    explicit Kept(const AxisOp& op) : op(op) {}
+    AxisOp op;
+  };
+};
+
+at::Tensor apply(const AxisOp& op, const at::Tensor& x) {
+  return op.context->comm(op.axis).size() == 1 ? x : AxisFunction::apply(x, op);
+}
+
+// Returns the dim, counted from 0.
+int64_t checked_dim(const char* name, const std::string& axis, const at::Tensor& x, int64_t dim) {
+  const int64_t from_front = dim < 0 ? dim + x.dim() : dim;
+  if (from_front < 0 || from_front >= x.dim()) misuse("{} over '{}': there is no dim {} in {}", name, axis, dim, describe(x));
+  return from_front;
+}
+
+void check_share(const char* name, Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total) {
+  const int ranks = context.comm(axis).size(), rank = context.rank_along(axis);
+  const int64_t wanted = share_of(total, ranks, rank).count;
+  if (total < 0 || x.size(dim) != wanted)
+    misuse("{} over '{}': the share of {} of rank {} of {} has {} rows in dim {}, got {}", name, axis, total, rank, ranks, wanted,
+           dim, describe(x));
+}
+
+}  // namespace
+
+at::Tensor copy_to(Context& context, const std::string& axis, const at::Tensor& x) {
+  return apply({"copy_to", &context, axis, {Move::same}, {Move::sum}}, x);
+}
+
+at::Tensor reduce_from(Context& context, const std::string& axis, const at::Tensor& x) {
+  return apply({"reduce_from", &context, axis, {Move::sum}, {Move::same}}, x);
+}
+
+at::Tensor scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim) {
+  const int64_t dim = checked_dim("scatter_to", axis, x, given_dim), total = x.size(dim);
+  return apply({"scatter_to", &context, axis, {Move::share, dim, total}, {Move::joined, dim, total}}, x);
+}
+
+at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim) {
+  const int64_t dim = checked_dim("reduce_scatter_to", axis, x, given_dim), total = x.size(dim);
+  return apply({"reduce_scatter_to", &context, axis, {Move::share_of_sum, dim, total}, {Move::joined, dim, total}}, x);
+}
+
+at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total,
+                       Use use) {
+  const int64_t dim = checked_dim("gather_from", axis, x, given_dim);
+  check_share("gather_from", context, axis, x, dim, total);
+  const Move back = use == Use::alike ? Move::share : Move::share_of_sum;
+  return apply({"gather_from", &context, axis, {Move::joined, dim, total}, {back, dim, total}}, x);
+}
+
+at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tensor& x, int64_t joined_dim, int64_t cut_dim,
+                      int64_t total) {
+  const int64_t joined = checked_dim("all_to_all", axis, x, joined_dim), cut = checked_dim("all_to_all", axis, x, cut_dim);
+  if (joined == cut) misuse("all_to_all over '{}': joined_dim and cut_dim are both {}: give two", axis, joined);
+  check_share("all_to_all", context, axis, x, joined, total);
+  return apply({"all_to_all", &context, axis, {Move::exchange, joined, total, cut}, {Move::exchange, cut, x.size(cut), joined}},
+               x);
+}
+
+}  // namespace zt
