@@ -61,11 +61,11 @@ int run_forward(lua_State* L) {
 
 void enclose(const std::string& name, Layer& layer, Io& io) {
   const auto* extras = dynamic_cast<const LayerExtras*>(&layer);
-  const bool needs_position = dynamic_cast<const ExchangeLayer*>(&layer) || !layer.axes().empty() ||
+  const bool needs_position = dynamic_cast<const ExchangeLayer*>(&layer) ||
                               (extras && (!extras->buffers().empty() || extras->has_update())) || !layer.io().stats.empty();
   if (needs_position)
     misuse(
-        "nn.layer.layers.{}: a '{}' layer has metrics or statistics, changes tensors itself or talks to other ranks, so it needs a "
+        "nn.layer.layers.{}: a '{}' layer has metrics or statistics, changes tensors itself or sends rows to other ranks, so it needs a "
         "place of its own in the model: put it beside this layer, in nn.sequential",
         name, layer.kind());
   for (const auto& param : layer.params()) param->name = name + "." + param->name;

@@ -3,9 +3,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/tensor.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "parts/dropout.h"
+#include "zt/base/words.h"
+#include "zt/comm/mesh.h"
+#include "zt/model/axis_ops.h"
 
 namespace zt {
 ZT_DEFINE_OBJECT(nn::LuaContext, "LayerContext")
@@ -66,6 +70,52 @@ int dropout(lua_State* L) {
   return 1;
 }
 
+// Returns the name of the axis of the function's first argument, along which the layer says that it communicates.
+std::string check_axis(lua_State* L, const LuaContext& handle, const char* function) {
+  const auto axis = lua::check<Axis>(L, 2);
+  if (std::ranges::find(handle.axes, axis->name) == handle.axes.end())
+    misuse("ctx:{}: the layer does not say that it communicates along '{}': give nn.layer axes = {{{}}}", function, axis->name,
+           axis->names.size() > 1 ? "a single axis of the mesh" : "mesh." + axis->name);
+  return axis->name;
+}
+
+// ctx:copy_to(axis, x) and ctx:reduce_from(axis, x)
+template <at::Tensor (*run)(Context&, const std::string&, const at::Tensor&)>
+int whole_op(lua_State* L) {
+  const auto handle = self(L);
+  lua::push(L,
+            run(*handle->context, check_axis(L, *handle, run == copy_to ? "copy_to" : "reduce_from"), lua::check_tensor(L, 3)));
+  return 1;
+}
+
+// ctx:scatter_to(axis, x, dim) and ctx:reduce_scatter_to(axis, x, dim)
+template <at::Tensor (*run)(Context&, const std::string&, const at::Tensor&, int64_t)>
+int share_op(lua_State* L) {
+  const auto handle = self(L);
+  const std::string axis = check_axis(L, *handle, run == scatter_to ? "scatter_to" : "reduce_scatter_to");
+  lua::push(L, run(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4)));
+  return 1;
+}
+
+// ctx:gather_from(axis, x, dim, total, use)
+int gather(lua_State* L) {
+  const auto handle = self(L);
+  const std::string axis = check_axis(L, *handle, "gather_from");
+  const Use use = parse_word<Use>(lua::check_string(L, 6), "ctx:gather_from: unknown use of the result");
+  lua::push(
+      L, gather_from(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4), lua::check_integer(L, 5), use));
+  return 1;
+}
+
+// ctx:all_to_all(axis, x, joined_dim, cut_dim, total)
+int exchange(lua_State* L) {
+  const auto handle = self(L);
+  const std::string axis = check_axis(L, *handle, "all_to_all");
+  lua::push(L, all_to_all(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4), lua::check_integer(L, 5),
+                          lua::check_integer(L, 6)));
+  return 1;
+}
+
 int mode(lua_State* L) {
   lua::push(L, word_of(self(L)->context->mode));
   return 1;
@@ -95,6 +145,12 @@ void open_context_type(lua::Module& module) {
       .method<loss>("loss")
       .method<metric>("metric")
       .method<dropout>("dropout")
+      .method<whole_op<copy_to>>("copy_to")
+      .method<whole_op<reduce_from>>("reduce_from")
+      .method<share_op<scatter_to>>("scatter_to")
+      .method<share_op<reduce_scatter_to>>("reduce_scatter_to")
+      .method<gather>("gather_from")
+      .method<exchange>("all_to_all")
       .getter<mode>("mode")
       .getter<field<&Context::step>>("step")
       .getter<field<&Context::recompute>>("recompute")

@@ -1,5 +1,7 @@
 #include "lua_layer.h"
 
+#include <algorithm>
+
 #include "inner_layer.h"
 #include "parts/params.h"
 #include "zt/base/options.h"
@@ -8,12 +10,57 @@ namespace zt::nn {
 
 namespace {
 
+std::shared_ptr<Param> param_of(const std::string& name, const std::string& path, const Value& value) {
+  const auto* tensor = value.get_if<at::Tensor>();
+  if (!tensor || !tensor->is_floating_point()) wrong_type(path, "a floating-point tensor or a Param", value);
+  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2, {});
+}
+
+struct CutOptions {
+  std::shared_ptr<Axis> axis;
+  int dim = 0;
+  std::vector<Value> groups;
+};
+
+struct CutParamOptions {
+  Value values;
+  Value cut;
+};
+
+CutGroup read_group(const std::string& path, const Value& value) {
+  if (const auto* rows = value.get_if<int64_t>()) return {*rows, 1};
+  return Schema<CutGroup>(path)
+      .required("size", &CutGroup::size, "number of rows", at_least(0))
+      .optional("unit", &CutGroup::unit, "rows that stay together, such as those of a head", at_least(1))
+      .parse(value);
+}
+
+AxisPlacement read_cut(const std::string& path, const Value& value) {
+  const CutOptions cut = Schema<CutOptions>(path)
+                             .required("axis", &CutOptions::axis, "mesh axis whose ranks have a share each")
+                             .optional("dim", &CutOptions::dim, "the dim that is cut, from 0", at_least(0))
+                             .optional("groups", &CutOptions::groups, "consecutive rows that are cut each by itself")
+                             .parse(value);
+  AxisPlacement placement{cut.axis->name, Placement::sharded, cut.dim, cut.axis->size};
+  for (const Value& group : cut.groups) placement.groups.push_back(read_group(path + ".groups", group));
+  return placement;
+}
+
 std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
+  const std::string path = "nn.layer.params." + name;
   const auto* object = value.get_if<Object>();
   if (object && object->as<Param>()) return object->as<Param>();
-  const auto* tensor = value.get_if<at::Tensor>();
-  if (!tensor || !tensor->is_floating_point()) wrong_type("nn.layer.params." + name, "a floating-point tensor or a Param", value);
-  return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2, {});
+  if (!value.get_if<Value::Table>()) return param_of(name, path, value);
+  const CutParamOptions options =
+      Schema<CutParamOptions>(path)
+          .required("values", &CutParamOptions::values, "initial values of the whole tensor")
+          .required("cut", &CutParamOptions::cut, "how it is cut: {axis =, dim =, groups =}, or a list of such tables")
+          .parse(value);
+  const auto param = param_of(name, path + ".values", options.values);
+  const auto* list = options.cut.get_if<Value::List>();
+  for (const Value& cut : list ? *list : Value::List{options.cut}) param->placements.push_back(read_cut(path + ".cut", cut));
+  with_context([&] { return path + ".cut"; }, [&] { check_placements(*param); });
+  return param;
 }
 
 struct IoOptions {
@@ -58,7 +105,22 @@ Io read_io(const Value::Table& table) {
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
     : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
   defined_at_ = options.defined_at ? *options.defined_at : forward_->place();
-  for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value));
+  const auto add_axis = [this](const std::string& name) {
+    if (std::ranges::find(axes_, name) == axes_.end()) axes_.push_back(name);
+  };
+  for (const auto& axis : options.axes) {
+    if (axis->names.size() > 1)
+      misuse("nn.layer.axes: '{}' joins several axes, and a layer communicates along single ones: list them", axis->name);
+    add_axis(axis->name);
+  }
+  for (const auto& [name, value] : options.params) {
+    params_.emplace_back(name, read_param(name, value));
+    for (const AxisPlacement& on : params_.back().second->placements) {
+      if (on.placement == Placement::sharded && std::ranges::find(axes_, on.axis) == axes_.end())
+        misuse("nn.layer.params.{}: it is cut along '{}', which `axes` does not list: the ranks must communicate to use it", name,
+               on.axis);
+    }
+  }
   for (const auto& [name, layer] : options.layers) {
     if (options.params.contains(name))
       misuse("nn.layer: '{}' is a name of `params` and of `layers`: self has one of each name", name);
@@ -66,6 +128,7 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
       if (known == layer) misuse("nn.layer.layers: '{}' and '{}' are one layer: give it once, and call it twice", other, name);
     }
     enclose(name, *layer, io_);
+    for (const std::string& axis : layer->axes()) add_axis(axis);
     layers_.emplace_back(name, layer);
   }
 }
@@ -121,7 +184,7 @@ at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const
 }
 
 std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
-  const auto handle = std::make_shared<LuaContext>(LuaContext{&context});
+  const auto handle = std::make_shared<LuaContext>(LuaContext{&context, axes_});
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);
@@ -176,7 +239,8 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
   static const auto kSchema =
       Schema<LuaLayerOptions>("nn.layer")
           .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
-          .optional("params", &LuaLayerOptions::params, "initial values by name")
+          .optional("params", &LuaLayerOptions::params, "by name: initial values, or {values =, cut = {axis =, dim =, groups =}}")
+          .optional("axes", &LuaLayerOptions::axes, "mesh axes along which it communicates, by ctx:copy_to and the like")
           .optional("layers", &LuaLayerOptions::layers, "layers that it runs, by name: self.NAME:forward(inputs..., ctx)")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")

@@ -1,4 +1,5 @@
 // Layers written in Lua: nn.layer{params = {w = tensor}, forward = function(self, x, ctx) ... end, io = {inputs =, outputs =}}.
+// One whose work is shared by the ranks of a mesh axis lists it in `axes`, and cuts parameters along it.
 #pragma once
 
 #include <map>
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "zt/base/value.h"
+#include "zt/comm/mesh.h"
 #include "zt/lua/state.h"
 #include "zt/model/layer_extras.h"
 
@@ -16,7 +18,9 @@ struct LuaContext;
 
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
-  Value::Table params;                                   // name -> initial values (a tensor), or a Param of another layer
+  Value::Table params;  // name -> initial values (a tensor), or a Param of another layer, or {values = tensor, cut = one or a
+                        // list of {axis =, dim =, groups = {rows or {size =, unit =}, ...}}}
+  std::vector<std::shared_ptr<Axis>> axes;               // along which forward and backward communicate, by ctx
   std::map<std::string, std::shared_ptr<Layer>> layers;  // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
                                          // losses: name -> "token" or "sample"; metrics: list of names
@@ -37,6 +41,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override;
   Io io() const override { return io_; }
+  std::vector<std::string> axes() const override { return axes_; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }
   // A metric is a sum and a count; the result of a step shows their quotient.
@@ -53,6 +58,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
   std::vector<std::pair<std::string, std::shared_ptr<Layer>>> layers_;
   Io io_;
+  std::vector<std::string> axes_;
   std::string kind_, defined_at_;
 };
 

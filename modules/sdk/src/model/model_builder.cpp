@@ -135,38 +135,6 @@ class ModelBuilder {
     return kinds;
   }
 
-  static void check_placements(const Param& param) {
-    std::set<std::string> axes;
-    std::map<int, const AxisPlacement*> of_dims;
-    for (const AxisPlacement& on : param.placements) {
-      if (!axes.insert(on.axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, on.axis);
-      if (on.placement != Placement::sharded) continue;
-      if (on.dim < 0 || on.dim >= static_cast<int>(param.shape.size()))
-        misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, on.dim, on.axis,
-               param.shape.size());
-      if (on.parts < 1)
-        misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, on.parts, on.axis);
-      if (const auto [other, is_first] = of_dims.try_emplace(on.dim, &on); !is_first && other->second->groups != on.groups)
-        misuse("the axes '{}' and '{}' cut dim {} of parameter '{}' in different groups: give them the same", other->second->axis,
-               on.axis, on.dim, param.name);
-      if (!on.groups.empty()) check_groups(param, on);
-    }
-  }
-
-  static void check_groups(const Param& param, const AxisPlacement& on) {
-    const int64_t rows = param.shape[static_cast<size_t>(on.dim)];
-    int64_t total = 0;
-    for (const CutGroup& group : on.groups) {
-      if (group.size < 0 || group.unit < 1 || group.size % group.unit != 0)
-        misuse("parameter '{}' is cut on axis '{}' in a group of {} rows in units of {}: units must divide the rows", param.name,
-               on.axis, group.size, group.unit);
-      total += group.size;
-    }
-    if (total != rows)
-      misuse("parameter '{}' is cut on axis '{}' in groups of {} rows together, but its dim {} has {}", param.name, on.axis,
-             total, on.dim, rows);
-  }
-
   // Sets the full name. It is always made from the local one, so several models can use a layer.
   void name_param(Param& param, const std::string& layer) {
     if (param.local_name.empty()) param.local_name = param.name;

@@ -96,6 +96,10 @@ inline std::shared_ptr<Param> make_param(std::string name, std::vector<int64_t> 
 
 using Params = std::vector<std::shared_ptr<Param>>;
 
+// Throws Misuse, with the parameter's name, unless its placements cut it into boxes: one per axis, along dims that it has, in
+// groups that together are the dim. Models call it for each parameter.
+void check_placements(const Param& param);
+
 ZT_OBJECT(Param)
 
 }  // namespace zt
