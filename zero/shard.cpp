@@ -24,8 +24,10 @@ std::vector<std::string> order_of_samples(const std::vector<std::string>& joined
     ordered.push_back(axis.name);
     (std::ranges::find(joined, axis.name) != joined.end() ? own : others).push_back(axis.name);
   }
-  if (own == joined) return ordered;
-  others.insert(others.end(), joined.begin(), joined.end());
+  std::vector<std::string> wanted;
+  std::ranges::copy_if(joined, std::back_inserter(wanted), [&](const std::string& axis) { return all.contains(axis); });
+  if (own == wanted) return ordered;
+  others.insert(others.end(), wanted.begin(), wanted.end());
   return others;
 }
 
@@ -48,7 +50,7 @@ class ShardPass : public Pass {
     const std::vector<UnitPlan> plans = plan_units(options_, model, coord.shape);
     check_untouched(program, plans, model);
     for (Action& action : program.actions) {
-      if (role_of(action) == Role::scalars) span_mesh(action, coord.shape);
+      if (role_of(action) == Role::scalars) span_mesh(action, model, coord.shape);
     }
     set_types(program.precision);
     for (size_t unit = 0; unit < plans.size(); ++unit) {
@@ -82,7 +84,7 @@ class ShardPass : public Pass {
   bool waits() const { return !options_.overlaps(); }
 
   // Makes COUNT and NORM sum over all ranks of the mesh; COUNT notes which of the axes have other samples.
-  void span_mesh(Action& action, const MeshShape& mesh) const {
+  void span_mesh(Action& action, const ModelInfo& model, const MeshShape& mesh) const {
     std::vector<std::string> all;
     for (const AxisSize& axis : mesh.axes()) all.push_back(axis.name);
     const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
@@ -90,6 +92,7 @@ class ShardPass : public Pass {
     if (action.kind != Kinds::get().count) return;
     std::set<std::string> with_samples(known.begin(), known.end());
     for (const std::string& axis : options_.data_axes()) with_samples.insert(axis);
+    std::erase_if(with_samples, [&](const std::string& axis) { return model.is_inner(axis); });
     action.set_sample_axes(order_of_samples(options_.axis->names, with_samples, mesh));
   }
 

@@ -22,12 +22,12 @@ bool sees_other_data(const ModelInfo& model, const UnitInfo& unit, const std::st
   return placement_on(first.placements, axis) == Placement::replicated_other_data;
 }
 
-// Returns those of `wanted` along which the unit's ranks see other data, in the mesh's order.
+// Returns those of `wanted` and of the model's inner axes along which the unit's ranks see other data, in the mesh's order.
 std::vector<std::string> axes_of_unit(const ModelInfo& model, const UnitInfo& unit, const std::vector<std::string>& wanted,
                                       const MeshShape& mesh) {
   std::vector<std::string> axes;
   for (const AxisSize& axis : mesh.axes()) {
-    const bool is_wanted = std::ranges::find(wanted, axis.name) != wanted.end();
+    const bool is_wanted = std::ranges::find(wanted, axis.name) != wanted.end() || model.is_inner(axis.name);
     if (is_wanted && sees_other_data(model, unit, axis.name)) axes.push_back(axis.name);
   }
   return axes;
@@ -38,6 +38,7 @@ void check_covered(const ModelInfo& model, const std::vector<UnitPlan>& plans, c
   if (std::ranges::none_of(model.units, &UnitInfo::trainable)) return;
   const std::vector<bool> summed = summed_units(model, plans);
   for (const std::string& axis : axes) {
+    if (model.is_inner(axis)) continue;
     bool is_covered = false;
     for (size_t unit = 0; unit < plans.size(); ++unit) {
       const auto& over = plans[unit].sum_axes;
@@ -51,18 +52,25 @@ void check_covered(const ModelInfo& model, const std::vector<UnitPlan>& plans, c
   }
 }
 
-// Returns whether ranks of the axis hold one copy of the parameters per machine. This takes less memory than sharded parameters
-// that are gathered for each use, and no communication for gathers.
-bool is_node_shared(const ShardOptions& options) {
+// Returns whether the ranks along `axes`, which shard a unit, hold one copy of its parameters per machine. This takes less memory
+// than sharded parameters that are gathered for each use, and no communication for gathers.
+bool is_node_shared(const ShardOptions& options, const std::vector<std::string>& axes) {
   const Axis& axis = *options.axis;
-  return options.stage >= 1 &&
-         options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
+  const bool is_wanted =
+      options.stage >= 1 && options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
+  const auto is_own = [&](const std::string& name) { return std::ranges::find(axis.names, name) != axis.names.end(); };
+  if (!is_wanted || std::ranges::all_of(axes, is_own)) return is_wanted;
+  const auto mesh = axis.mesh.lock();
+  const bool shares = mesh && mesh->link(axes).shares_memory;
+  if (!shares && options.node_shared)
+    misuse("zero.shard: node_shared = true needs ranks of one machine, and those along '{}' together are not: leave it out",
+           fmt::join(axes, "', '"));
+  return shares;
 }
 
 }  // namespace
 
 std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& model, const MeshShape& mesh) {
-  const bool shares = is_node_shared(options);
   std::vector<UnitPlan> plans;
   for (const UnitInfo& info : model.units) {
     UnitPlan& plan = plans.emplace_back();
@@ -74,7 +82,9 @@ std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& m
     if (plan.shard_axes.empty()) continue;
     const bool shards_params = options.stage == 3 && !is_small;
     plan.state = Residence::sharded;
-    plan.params = shares ? Residence::node_shared : shards_params ? Residence::sharded : Residence::whole;
+    plan.params = is_node_shared(options, plan.shard_axes) ? Residence::node_shared
+                  : shards_params                          ? Residence::sharded
+                                                           : Residence::whole;
     plan.grads = options.stage >= 2 || plan.params == Residence::sharded ? Residence::sharded : Residence::whole;
   }
   check_covered(model, plans, options.data_axes());

@@ -16,6 +16,8 @@ local SCHEMA = {
   {"per", "string", "the mean is taken over tokens or samples", default = "token", one_of = {"token", "sample"}},
   {"reduction", "string", "what the function returns: the mean over the micro-batch's tokens or samples, or their sum",
    default = "mean", one_of = {"mean", "sum"}},
+  {"adds_over_tokens", "boolean", "with per = 'sample': the loss of a sample is the sum of those of its tokens", default = false,
+   only_with = {"with per = 'sample'", function(o) return o.per == "sample" end}},
   {"labels", "string", "the batch field with one label per token", default = "labels", only_with = OF_TOKENS},
   {"ignore_index", "integer", "tokens with this label do not count", default = -100, only_with = OF_TOKENS},
 }
@@ -36,6 +38,16 @@ local function loss(run, value)
     return labels:ne(options.ignore_index):sum():item()
   end
 
+  -- Returns 0. Where other ranks have tokens of the same samples, layers exchange gradients with them: zeros must flow back here.
+  local function no_loss(out, ctx)
+    local zero = core.tensor(0)
+    if #ctx.tokens.of_rank == 1 then return zero end
+    for _, name in ipairs(names) do
+      if out[name]:is_floating_point() then zero = zero + out[name]:flatten():narrow(0, 0, 0):sum() end
+    end
+    return zero
+  end
+
   local info = debug.getinfo(run, "S")
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   local outputs = {}
@@ -46,7 +58,7 @@ local function loss(run, value)
     if ctx.mode == "generate" then return unpack(given, 1, #names) end
     for index, name in ipairs(names) do out[name] = given[index] end
     local count = options.per == "token" and valid(ctx:batch(options.labels)) or out[names[1]]:size(0)
-    if count == 0 then return ctx:loss(options.name, core.tensor(0), options.per) end -- a mean over no tokens would be nan
+    if count == 0 then return ctx:loss(options.name, no_loss(out, ctx), options.per) end -- a mean over no tokens would be nan
     local scalar = run(out, ctx)
     local is_tensor = check.is("tensor", scalar)
     if not is_tensor or scalar:numel() ~= 1 then
@@ -69,7 +81,8 @@ local function loss(run, value)
 
   return require("zt.nn").layer{
     kind = "loss", defined_at = place, forward = forward,
-    io = {inputs = names, outputs = outputs, losses = {[options.name] = options.per}},
+    io = {inputs = names, outputs = outputs,
+          losses = {[options.name] = {per = options.per, adds_over_tokens = options.adds_over_tokens or nil}}},
     count = options.per == "token" and count_tokens or nil, options = options,
   }
 end

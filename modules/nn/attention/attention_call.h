@@ -42,7 +42,6 @@ struct AttentionCall {
 
   int64_t columns() const { return inputs.shape.columns(); }
   int64_t out_columns() const { return inputs.shape.heads * head_dim; }
-  int64_t group() const { return inputs.shape.heads / inputs.shape.kv_heads; }
   // Return the offset in elements of a head in the joined tensor (query heads, then key heads, then value heads), of a head in
   // the result, and of a row in logsumexp.
   int64_t joined_at(int64_t sample, int64_t place, int64_t head) const {
@@ -94,7 +93,7 @@ struct AttentionCall {
   void fill_kept(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
     for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
       const int64_t end = std::min(keys.end, inputs.sees.end_key(i, places));
-      inputs.dropout->fill(kept, sample, (head * places + i) * places + keys.begin, end - keys.begin);
+      inputs.dropout->fill(kept, sample, ((inputs.first_head + head) * places + i) * places + keys.begin, end - keys.begin);
     }
   }
   int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }

@@ -32,15 +32,21 @@ at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::De
   return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));
 }
 
+// Returns the keys or values [B, K, T, D] of each query head.
+at::Tensor by_query_head(const at::Tensor& x, const AttentionShape& shape) {
+  std::vector<int64_t> heads;
+  for (int64_t head = 0; head < shape.heads; ++head) heads.push_back(shape.kv_of(head));
+  return x.index_select(1, at::tensor(heads, at::TensorOptions(x.device()).dtype(at::kLong)));
+}
+
 // Returns attention with dropout of the weights. Holds the whole weights, to apply our dropout mask to them.
 at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionInputs& inputs) {
-  const int64_t group = inputs.shape.heads / inputs.shape.kv_heads;
   const double scale = 1 / std::sqrt(static_cast<double>(inputs.shape.head_dim));
-  const at::Tensor scores = q.matmul(k.repeat_interleave(group, 1).transpose(2, 3)) * scale;
+  const at::Tensor scores = q.matmul(by_query_head(k, inputs.shape).transpose(2, 3)) * scale;
   const at::Tensor hidden = visibility_mask(inputs, q.size(2), q.device()).logical_not();
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
-  const at::Tensor kept = inputs.dropout->mask(weights.sizes(), q.device());
-  return (weights * kept * inputs.dropout->scale()).matmul(v.repeat_interleave(group, 1));
+  const at::Tensor kept = inputs.dropout->mask(weights.sizes(), q.device(), inputs.first_head * q.size(2) * q.size(2));
+  return (weights * kept * inputs.dropout->scale()).matmul(by_query_head(v, inputs.shape));
 }
 
 }  // namespace
@@ -53,8 +59,11 @@ at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& input
                          .transpose(1, 2)
                          .split_with_sizes({shape.heads, shape.kv_heads, shape.kv_heads}, 1);
   const auto by_kernel = [&](const std::optional<at::Tensor>& mask, bool causal) {
-    return at::scaled_dot_product_attention(parts[0], parts[1], parts[2], mask, 0, causal, std::nullopt,
-                                            shape.heads != shape.kv_heads);
+    const bool is_even = shape.is_even();
+    const at::Tensor keys = is_even ? parts[1] : by_query_head(parts[1], shape),
+                     values = is_even ? parts[2] : by_query_head(parts[2], shape);
+    return at::scaled_dot_product_attention(parts[0], keys, values, mask, 0, causal, std::nullopt,
+                                            is_even && shape.heads != shape.kv_heads);
   };
   const at::Tensor out = inputs.dropout              ? with_dropout(parts[0], parts[1], parts[2], inputs)
                          : inputs.segments.defined() ? by_kernel(visibility_mask(inputs, places, qkv.device()), false)

@@ -25,7 +25,7 @@ class AttentionForward {
     const auto& c = call_;
     const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: number of the pair (sample, head)
     const int64_t sample = row / c.inputs.shape.heads, head = row % c.inputs.shape.heads;
-    load_keys(sample, head / c.group());
+    load_keys(sample, c.inputs.shape.kv_of(head));
     run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
   }
 
@@ -105,7 +105,8 @@ class AttentionBackward {
     tile::transpose(c.isa, values_across_, dvalues_, c.places, c.head_dim);
     std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
     std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
-    for (int64_t head = kv * c.group(); head < (kv + 1) * c.group(); ++head) {
+    const Share heads = c.inputs.shape.heads_of(kv);
+    for (int64_t head = heads.begin; head < heads.end(); ++head) {
       for (int64_t i = 0; i < c.query_tiles(); ++i) run_tile(sample, head, c.query_tile(i));
     }
     tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));

@@ -28,21 +28,57 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
 }  // namespace
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
-    : options_(options), shape_(checked_shape(options, path)) {
+    : options_(options), shape_(checked_shape(options, path)), tensor_(options.tensor, path + ".tensor") {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
-  if (options.qk_norm) head_norm_.emplace(shape_, options.qk_norm_eps, prefix);
+  if (options.qk_norm) head_norm_.emplace(shape_.head_dim, options.qk_norm_eps, prefix);
   if (options.rotary) rotary_ = std::make_shared<Rotary>(shape_.head_dim, options.rope_base);
+  tensor_.check_enough(shape_.heads, "heads", path);
+  cut();
+}
+
+// Cuts by query heads. The norms of heads are whole: each rank has other heads.
+void Attention::cut() {
+  const int64_t dim = shape_.head_dim, queries = shape_.heads * dim, keys = shape_.kv_heads * dim;
+  has_own_keys_ = shape_.heads == shape_.kv_heads || shape_.kv_heads % tensor_.ranks() == 0;
+  const CutGroup of_keys{keys, has_own_keys_ ? dim : 1};
+  tensor_.cut_rows(qkv_, {{queries, dim}, of_keys, of_keys});
+  if (tensor_.is_cut()) out_.weight->placements = {{tensor_.name(), Placement::sharded, 1, tensor_.ranks(), {{queries, dim}}}};
+  if (!head_norm_) return;
+  for (const auto& param : head_norm_->params()) tensor_.sum(*param);
+}
+
+// Returns the queries of this rank's heads `heads` with the key heads and value heads that they need, from those and some columns
+// of all keys and values. Changes `shape` to what it returns.
+at::Tensor Attention::with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const {
+  const int64_t dim = shape_.head_dim, queries = heads.count * dim, columns = (qkv.size(2) - queries) / 2;
+  const at::Tensor own = qkv.narrow(2, queries, 2 * columns).view({qkv.size(0), qkv.size(1), 2, columns});
+  const at::Tensor all = gather_from(context, tensor_.name(), own, 3, shape_.kv_heads * dim, Use::in_parts);
+  const int64_t group = shape_.heads / shape_.kv_heads, first = heads.begin / group, end = (heads.end() - 1) / group + 1;
+  shape = {heads.count, end - first, dim, group, heads.begin - first * group};
+  return at::cat({qkv.narrow(2, 0, queries), all.narrow(3, first * dim, (end - first) * dim).flatten(2)}, 2);
+}
+
+// Returns this rank's queries, keys and values, and fills in which heads they are.
+at::Tensor Attention::project(const at::Tensor& x, AttentionInputs& inputs, Context& context) const {
+  inputs.shape = shape_;
+  at::Tensor qkv = linear(tensor_.enter(x, context), qkv_, context);
+  if (!tensor_.is_cut()) return qkv;
+  const Share heads = tensor_.share(shape_.heads, context);
+  inputs.first_head = heads.begin;
+  if (!has_own_keys_) return with_all_keys(qkv, inputs.shape, heads, context);
+  inputs.shape.heads = heads.count;
+  inputs.shape.kv_heads = tensor_.share(shape_.kv_heads, context).count;
+  return qkv;
 }
 
 at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
   const int64_t samples = x.size(0), seq = x.size(1);
-  at::Tensor qkv = linear(x, qkv_, context);
-  if (head_norm_) qkv = head_norm_->run(qkv, context);
   AttentionInputs inputs;
-  inputs.shape = shape_;
+  at::Tensor qkv = project(x, inputs, context);
+  if (head_norm_) qkv = head_norm_->run(qkv, inputs.shape, context);
   inputs.sees.causal = options_.causal;
   if (context.has_batch("segments")) inputs.segments = token_field("segments", context, samples, seq);
   if (rotary_) {
@@ -50,7 +86,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
     inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
   }
   if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
-  return linear(attention_core(qkv, std::move(inputs)), out_, context, residual);
+  return linear_of_parts(attention_core(qkv, std::move(inputs)), out_, tensor_, context, residual);
 }
 
 std::shared_ptr<Layer> make_attention(const Value& value) {

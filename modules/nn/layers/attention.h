@@ -8,7 +8,7 @@
 
 #include "attention/attention_core.h"
 #include "norms/head_norm.h"
-#include "parts/affine.h"
+#include "parts/tensor_axis.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {
@@ -22,7 +22,8 @@ struct HeadOptions {
   bool causal = true;
   bool qk_norm = false;  // RMSNorm over each query head and key head
   double rope_base = 10000;
-  double std = 0.02;  // standard deviation of the initial weights
+  double std = 0.02;                  // standard deviation of the initial weights
+  std::shared_ptr<Axis> tensor = {};  // over whose ranks the heads, and the columns inside an MLP, are cut
 };
 
 struct AttentionOptions : HeadOptions {
@@ -46,7 +47,8 @@ Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rota
       .optional("qk_norm", &Options::qk_norm, "RMSNorm over each query head and each key head")
       .optional("rope_base", &Options::rope_base, "base of the rotary angles", above(0))
       .only_with("with " + rotary, is_rotary)
-      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0));
+      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0))
+      .optional("tensor", &Options::tensor, "mesh axis over whose ranks the matrices are cut");
 }
 
 // Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.
@@ -68,18 +70,27 @@ class Attention {
 
   // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
   // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias, and those of HeadNorm if options.qk_norm. Throws
-  // Misuse if kv_heads does not divide heads, or heads does not divide hidden where head_dim is 0. `path` names the options in
-  // messages.
+  // Misuse if kv_heads does not divide heads, if heads does not divide hidden where head_dim is 0, or if there are fewer heads
+  // than ranks. `path` names the options in messages.
   Attention(AttentionOptions options, const std::string& prefix, const std::string& path);
 
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
   // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
+  const TensorAxis& tensor() const { return tensor_; }
 
  private:
+  void cut();
+  at::Tensor project(const at::Tensor& x, AttentionInputs& inputs, Context& context) const;
+  at::Tensor with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const;
+
   AttentionOptions options_;
-  AttentionShape shape_;
+  AttentionShape shape_;  // of all ranks
+  TensorAxis tensor_;
+  // Whether each rank has the key heads of its query heads. If not, ranks compute some columns of the keys and values, and get
+  // the others of the key heads that they need.
+  bool has_own_keys_ = true;
   Affine qkv_, out_;
   std::optional<HeadNorm> head_norm_;
   std::shared_ptr<Rotary> rotary_;

@@ -26,7 +26,7 @@ std::vector<at::Tensor> AttentionBlock::forward(at::TensorList in, Context& cont
 namespace {
 
 MlpOptions mlp_of(const BlockOptions& o) {
-  return {o.hidden, o.ffn ? o.ffn : 4 * o.hidden, o.activation, o.bias, o.std, o.residual_std};
+  return {o.hidden, o.ffn ? o.ffn : 4 * o.hidden, o.activation, o.bias, o.std, o.residual_std, o.tensor};
 }
 
 class ResidualLayer final : public Layer {
@@ -50,7 +50,7 @@ class ResidualLayer final : public Layer {
 }  // namespace
 
 Block::Block(const BlockOptions& options, const std::string& path)
-    : attention_block_(options, path), mlp_(mlp_of(options), "mlp."), mlp_dropout_(options.dropout, kMlpDropout) {}
+    : attention_block_(options, path), mlp_(mlp_of(options), "mlp.", path), mlp_dropout_(options.dropout, kMlpDropout) {}
 
 at::Tensor Block::run(const at::Tensor& x, Context& context) const {
   return add_branch(attention_block_.run(x, context), mlp_, mlp_dropout_, context);

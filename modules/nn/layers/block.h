@@ -11,6 +11,7 @@
 #include "mlp.h"
 #include "norms/norm.h"
 #include "parts/dropout.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
@@ -39,7 +40,7 @@ at::Tensor add_branch(const Norm::Fork& fork, const Branch& branch, const Dropou
 }
 
 // A layer that reads `h` and outputs `h` = norm2(y) and `residual` = y: see run.
-class AttentionBlock final : public Layer {
+class AttentionBlock final : public Layer, public LayerExtras {
  public:
   // Makes the parameters norm1.*, attention.*, norm2.*. `path` names the options in messages.
   AttentionBlock(const AttentionBlockOptions& options, const std::string& path);
@@ -50,6 +51,9 @@ class AttentionBlock final : public Layer {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Io io() const override { return {.inputs = {"h"}, .outputs = {{"h"}, {"residual"}}}; }
   bool splits_backward() const override { return true; }
+  std::vector<std::string> axes() const override { return tensor_axes(); }
+  std::vector<std::string> tensor_axes() const override { return tensor().axes(); }
+  const TensorAxis& tensor() const { return attention_.tensor(); }
   std::string kind() const override { return "attention_block"; }
   Params params() const override { return joined({norm1_.params(), attention_.params(), norm2_.params()}); }
 
@@ -75,6 +79,7 @@ class Block {
   // x: [samples, seq, hidden]. Returns a tensor of the same shape.
   at::Tensor run(const at::Tensor& x, Context& context) const;
   Params params() const { return joined({attention_block_.params(), mlp_.params()}); }
+  const TensorAxis& tensor() const { return attention_block_.tensor(); }
 
  private:
   AttentionBlock attention_block_;

@@ -133,11 +133,29 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
 
 }  // namespace
 
-Embedding::Embedding(const EmbeddingOptions& options) : dropout_(options.dropout) {
+Embedding::Embedding(const EmbeddingOptions& options)
+    : tensor_(options.tensor, "nn.embedding.tensor"), dropout_(options.dropout) {
   const InitFn init = init_normal(0, options.std);
   weight_ = make_param("weight", {options.vocab, options.hidden}, init, true, {"vocab", "hidden"});
+  tensor_.check_enough(options.vocab, "tokens", "nn.embedding");
+  tensor_.cut_rows({weight_, nullptr}, {{options.vocab, 1}});
   if (options.positions > 0)
     positions_ = make_param("positions", {options.positions, options.hidden}, init, true, {"position", "hidden"});
+}
+
+// Returns the rows of the tokens [samples, seq, hidden] from the ranks that have them. On device meta as if this rank had all.
+at::Tensor Embedding::token_rows(const at::Tensor& tokens, Context& context) const {
+  const at::Tensor& table = context.param(*weight_);
+  const Share share = tensor_.share(weight_->shape[0], context);
+  const at::Tensor flat = tokens.flatten();
+  const at::Tensor places =
+      tokens.is_meta() ? at::empty_like(flat) : (flat >= share.begin).logical_and(flat < share.end()).nonzero().flatten();
+  const at::Tensor own = (flat.index_select(0, places) - share.begin).unsqueeze(0);
+  const at::Tensor rows =
+      LookupFunction::apply(at::TensorList{table}, std::vector<Lookup>{{own, context.grad_sink(*weight_)}}, &context).squeeze(0);
+  const at::Tensor all =
+      at::zeros({flat.numel(), table.size(1)}, rows.options().requires_grad(false)).index_copy(0, places, rows);
+  return tensor_.leave(all.view({tokens.size(0), tokens.size(1), -1}), context);
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
@@ -153,7 +171,11 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
     lookups.push_back({places, context.grad_sink(*positions_)});
     tables.push_back(context.param(*positions_));
   }
-  return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
+  if (!tensor_.is_cut())
+    return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
+  at::Tensor h = token_rows(tokens, context);
+  if (positions_) h = h + LookupFunction::apply(at::TensorList{tables.back()}, std::vector<Lookup>{lookups.back()}, &context);
+  return {dropout_.run(h, context)};
 }
 
 std::shared_ptr<Layer> make_embedding(const Value& value) {
@@ -163,7 +185,8 @@ std::shared_ptr<Layer> make_embedding(const Value& value) {
           .required("hidden", &EmbeddingOptions::hidden, "columns of the output", at_least(1))
           .optional("positions", &EmbeddingOptions::positions, "number of learned positions; 0: none", at_least(0))
           .optional("dropout", &EmbeddingOptions::dropout, "dropout probability of the output", between(0, 0.999))
-          .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0));
+          .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0))
+          .optional("tensor", &EmbeddingOptions::tensor, "mesh axis over whose ranks the rows of tokens are cut");
   return kSchema.make(value, [](const EmbeddingOptions& o) { return std::make_shared<Embedding>(o); });
 }
 

@@ -3,7 +3,8 @@
 
 #include "parts/dropout.h"
 #include "parts/params.h"
-#include "zt/model/layer.h"
+#include "parts/tensor_axis.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
@@ -13,12 +14,13 @@ struct EmbeddingOptions {
   int64_t positions = 0;  // rows of the table of learned positions; 0 means no learned positions
   double dropout = 0;
   double std = 0.02;
+  std::shared_ptr<Axis> tensor = {};  // over whose ranks the rows of the table of tokens are cut
 };
 
 // Reads the batch's "tokens" [samples, seq] int64. For learned positions, also reads its "positions" if it has them, else uses 0
 // .. seq - 1. Outputs h [samples, seq, hidden] = weight[token] + positions[position] in the parameters' dtype. Throws Misuse for
 // a token or position that is out of range.
-class Embedding final : public Layer {
+class Embedding final : public Layer, public LayerExtras {
  public:
   explicit Embedding(const EmbeddingOptions& options);
 
@@ -26,13 +28,18 @@ class Embedding final : public Layer {
   Params params() const override { return positions_ ? Params{weight_, positions_} : Params{weight_}; }
   Io io() const override { return {.inputs = {}, .outputs = {Output{}}}; }
   bool splits_backward() const override { return true; }
+  std::vector<std::string> axes() const override { return tensor_.axes(); }
+  std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "embedding"; }
 
   // Returns the table of tokens, for a tied head.
   const std::shared_ptr<Param>& weight() const { return weight_; }
 
  private:
+  at::Tensor token_rows(const at::Tensor& tokens, Context& context) const;
+
   std::shared_ptr<Param> weight_, positions_;
+  TensorAxis tensor_;
   Dropout dropout_;
 };
 

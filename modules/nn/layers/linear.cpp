@@ -2,7 +2,7 @@
 
 #include "layers.h"
 #include "part.h"
-#include "parts/affine.h"
+#include "parts/tensor_axis.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {
@@ -13,6 +13,8 @@ struct LinearOptions {
   int64_t in = 0, out = 0;
   bool bias = true;
   std::optional<double> std;
+  std::shared_ptr<Axis> tensor;
+  std::string split = "none";
 };
 
 class Linear {
@@ -20,18 +22,30 @@ class Linear {
   static constexpr bool kSplits = true;
 
   // Without `std`, weights and bias are initialised uniformly in +-1 / sqrt(in), as in PyTorch. With `std`, weights are normal
-  // and the bias is zero.
-  explicit Linear(const LinearOptions& options) {
+  // and the bias is zero. Cut over ranks, it takes all columns and returns this rank's (split "out"), or takes this rank's
+  // columns and returns all ("in").
+  explicit Linear(const LinearOptions& options) : joins_(options.split == "in") {
+    if (options.tensor && options.split == "none")
+      misuse("nn.linear: option 'tensor' needs split = \"out\", where each rank has some columns of the output, or \"in\"");
     const double bound = 1 / std::sqrt(static_cast<double>(options.in));
     const InitFn init = options.std ? init_normal(0, *options.std) : init_uniform(-bound, bound);
     affine_ = make_affine("", options.in, options.out, options.bias ? Bias::yes : Bias::no, init);
     if (options.bias && !options.std) affine_.bias->init = init;
+    tensor_ = TensorAxis(options.tensor, "nn.linear.tensor");
+    tensor_.check_enough(joins_ ? options.in : options.out, "columns", "nn.linear");
+    if (joins_) tensor_.cut_columns(affine_, options.in);
+    else tensor_.cut_rows(affine_, {{options.out, 1}});
   }
-  at::Tensor run(const at::Tensor& x, Context& context) const { return linear(x, affine_, context); }
+  at::Tensor run(const at::Tensor& x, Context& context) const {
+    return joins_ ? linear_of_parts(x, affine_, tensor_, context) : linear(tensor_.enter(x, context), affine_, context);
+  }
   Params params() const { return affine_.params(); }
+  const TensorAxis& tensor() const { return tensor_; }
 
  private:
   Affine affine_;
+  TensorAxis tensor_;
+  bool joins_;  // each rank has some of the input's columns, else of the output's
 };
 
 }  // namespace
@@ -42,7 +56,11 @@ std::shared_ptr<Layer> make_linear(const Value& value) {
           .required("in", &LinearOptions::in, "columns of the input", at_least(1))
           .required("out", &LinearOptions::out, "columns of the output", at_least(1))
           .optional("bias", &LinearOptions::bias, "add a bias")
-          .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0));
+          .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0))
+          .optional("tensor", &LinearOptions::tensor, "mesh axis over whose ranks the matrix is cut")
+          .optional("split", &LinearOptions::split, "which columns ranks share: those of the output or of the input",
+                    one_of({"none", "out", "in"}))
+          .only_with("with tensor", [](const LinearOptions& o) { return o.tensor != nullptr; });
   return kSchema.make(value, [](const LinearOptions& o) { return layer_of("linear", Linear(o)); });
 }
 

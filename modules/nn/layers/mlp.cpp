@@ -51,30 +51,37 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 
 }  // namespace
 
-Mlp::Mlp(const MlpOptions& options, const std::string& prefix) : activation_(options.activation) {
+Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path)
+    : activation_(options.activation), tensor_(options.tensor, path + ".tensor") {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
   down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));
+  tensor_.check_enough(options.ffn, "inner columns", path);
+  const auto halves = static_cast<size_t>(columns_before(activation_, options.ffn) / options.ffn);
+  tensor_.cut_rows(up_, std::vector<CutGroup>(halves, {options.ffn, 1}));
+  tensor_.cut_columns(down_, options.ffn);
 }
 
 at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   const int64_t hidden = up_.weight->shape[1];
   if (x.dim() < 1 || x.size(-1) != hidden) misuse("'{}' takes [..., {}], got {}", up_.weight->name, hidden, describe(x));
+  const bool is_cut = tensor_.is_cut();
+  const Affine down{down_.weight, is_cut ? nullptr : down_.bias};  // if cut, the bias and the residual are added to the sum
+  const at::Tensor added = is_cut ? at::Tensor() : residual,
+                   entered = tensor_.enter(in_dtype_of(*up_.weight, x, context), context);
   variable_list parameters;
-  for (const auto& param : params()) parameters.push_back(context.param(*param));
-  MlpState state{activation_,
-                 up_.values(context),
-                 down_.values(context),
-                 AffineGradient(up_, context),
-                 AffineGradient(down_, context),
-                 residual.defined(),
-                 parameters.size()};
-  return MlpFunction::apply(in_dtype_of(*up_.weight, x, context), maybe(residual), at::TensorList(parameters), std::move(state));
+  for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
+  MlpState state{
+      activation_,     up_.values(context), down.values(context), AffineGradient(up_, context), AffineGradient(down, context),
+      added.defined(), parameters.size()};
+  const at::Tensor out = MlpFunction::apply(entered, maybe(added), at::TensorList(parameters), std::move(state));
+  return is_cut ? add_bias(tensor_.leave(out, context), down_.bias, context, residual) : out;
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {
-  static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"));
-  return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "")); });
+  static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"))
+                                  .optional("tensor", &MlpOptions::tensor, "mesh axis over whose ranks the matrices are cut");
+  return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "", kSchema.name())); });
 }
 
 }  // namespace zt::nn

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "parts/activation.h"
-#include "parts/affine.h"
+#include "parts/tensor_axis.h"
 #include "zt/base/options.h"
 
 namespace zt::nn {
@@ -14,8 +14,9 @@ struct MlpOptions {
   int64_t ffn = 0;     // columns inside
   Activation activation = Activation::gelu_tanh;
   bool bias = true;
-  double std = 0.02;           // standard deviation of the initial weights of `up`
-  double residual_std = 0.02;  // standard deviation of the initial weights of `down`
+  double std = 0.02;                  // standard deviation of the initial weights of `up`
+  double residual_std = 0.02;         // standard deviation of the initial weights of `down`
+  std::shared_ptr<Axis> tensor = {};  // over whose ranks the inner columns are cut
 };
 
 // Adds the options of MlpOptions to a schema. Options derives from MlpOptions.
@@ -35,16 +36,18 @@ class Mlp {
   static constexpr bool kSplits = true;
 
   // Makes the parameters `prefix`up.weight [columns_before(ffn), hidden] (swiglu: gate rows, then up rows) and
-  // `prefix`down.weight [hidden, ffn], with biases if options.bias.
-  Mlp(const MlpOptions& options, const std::string& prefix);
+  // `prefix`down.weight [hidden, ffn], with biases if options.bias. `path` names the options in messages.
+  Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path);
 
   // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({up_.params(), down_.params()}); }
+  const TensorAxis& tensor() const { return tensor_; }
 
  private:
   Activation activation_;
   Affine up_, down_;
+  TensorAxis tensor_;
 };
 
 }  // namespace zt::nn

@@ -8,18 +8,24 @@
 #include <vector>
 
 #include "parts/params.h"
-#include "zt/model/layer.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
 // P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`, which
-// is true if its backward passes weight gradients to Context::defer.
+// is true if its backward passes weight gradients to Context::defer. If its matrices may be cut, it has `const TensorAxis&
+// tensor() const`.
 template <class P>
-class PartLayer final : public Layer {
+class PartLayer final : public Layer, public LayerExtras {
  public:
   PartLayer(std::string kind, P part) : kind_(std::move(kind)), part_(std::move(part)) {}
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override { return {part_.run(in[0], context)}; }
   Params params() const override { return part_.params(); }
+  std::vector<std::string> axes() const override { return tensor_axes(); }
+  std::vector<std::string> tensor_axes() const override {
+    if constexpr (requires { part_.tensor(); }) return part_.tensor().axes();
+    else return {};
+  }
   bool splits_backward() const override { return P::kSplits; }
   std::string kind() const override { return kind_; }
 

@@ -57,25 +57,47 @@ std::shared_ptr<Param> tied_param(const Value& tied) {
 
 LmLoss::LmLoss(const LmLossOptions& options)
     : norm_(options.norm, options.hidden, options.eps, options.norm_bias, "norm."),
+      tensor_(options.tensor, "nn.lm_loss.tensor"),
       ignore_index_(options.ignore_index),
       has_loss_(options.loss) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
+  tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
+  tensor_.cut_rows(head_, {{options.vocab, 1}});
   const auto tied = tied_param(options.tied);
   if (!tied) return;
   if (tied->shape != head_.weight->shape) {
     misuse("nn.lm_loss: a tied head needs weights [vocab, hidden] = [{}, {}], but '{}' is [{}]", options.vocab, options.hidden,
            tied->name, fmt::join(tied->shape, ", "));
   }
+  if (tied->placements != head_.weight->placements)
+    misuse("nn.lm_loss: the head and '{}', which is tied to it, are cut differently: give both the same option 'tensor'",
+           tied->name);
   head_.weight = tied;
+}
+
+// Returns the logits of all classes.
+at::Tensor LmLoss::logits(const at::Tensor& h, Context& context) const {
+  const at::Tensor own = linear(tensor_.enter(h, context), head_, context);
+  return tensor_.is_cut() ? gather_from(context, tensor_.name(), own, 2, head_.weight->shape[0], Use::alike) : own;
+}
+
+std::optional<ClassShare> LmLoss::class_share(Context& context) const {
+  if (!tensor_.is_cut()) return {};
+  const int64_t classes = head_.weight->shape[0];
+  const auto exchange = [this, &context](const at::Tensor& mine) {
+    return gather_from(context, tensor_.name(), mine.unsqueeze(0), 0, tensor_.ranks(), Use::alike);
+  };
+  return ClassShare{tensor_.share(classes, context), classes, exchange};
 }
 
 std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
   const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0], context), context);
-  if (!has_loss_ || context.mode == Mode::generate) return {linear(h, head_, context)};
+  if (!has_loss_ || context.mode == Mode::generate) return {logits(h, context)};
   const auto [weight, bias] = head_.values(context);
-  HeadState state{weight, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_), {}};
-  const at::Tensor rows = h.reshape({-1, h.size(2)});
+  HeadState state{
+      weight, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_, class_share(context)), {}};
+  const at::Tensor rows = tensor_.enter(h, context).reshape({-1, h.size(2)});
   context.loss("loss", HeadLossFunction::apply(rows, weight, maybe(bias), std::move(state)), Per::token);
   return {at::Tensor()};
 }
@@ -100,6 +122,7 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
           .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
+          .optional("tensor", &LmLossOptions::tensor, "mesh axis over whose ranks the classes are cut")
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
   return kSchema.make(value, [](const LmLossOptions& o) { return std::make_shared<LmLoss>(o); });
 }

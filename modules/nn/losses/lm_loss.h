@@ -4,8 +4,10 @@
 #include <string>
 
 #include "norms/norm.h"
-#include "parts/affine.h"
+#include "parts/tensor_axis.h"
+#include "softmax_loss.h"
 #include "zt/base/value.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
@@ -17,15 +19,17 @@ struct LmLossOptions {
   bool norm_bias = true;
   bool bias = false;  // add a bias in the head
   int64_t ignore_index = -100;
-  double std = 0.02;  // standard deviation of the head's initial weights
-  bool loss = true;   // false: the layer outputs logits and adds no loss; the script has a loss of its own
-  Value tied;         // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
+  double std = 0.02;                  // standard deviation of the head's initial weights
+  bool loss = true;                   // false: the layer outputs logits and adds no loss; the script has a loss of its own
+  std::shared_ptr<Axis> tensor = {};  // over whose ranks the classes are cut
+  Value tied;  // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
 // the loss "loss" per token. There is one buffer of logits [samples * seq, vocab]; the backward overwrites it with their
 // gradient. In mode generate, or without the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined.
-class LmLoss final : public Layer {
+// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them.
+class LmLoss final : public Layer, public LayerExtras {
  public:
   explicit LmLoss(const LmLossOptions& options);
 
@@ -38,11 +42,17 @@ class LmLoss final : public Layer {
   }
   bool splits_backward() const override { return true; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
+  std::vector<std::string> axes() const override { return tensor_.axes(); }
+  std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "lm_loss"; }
 
  private:
+  at::Tensor logits(const at::Tensor& h, Context& context) const;
+  std::optional<ClassShare> class_share(Context& context) const;
+
   Norm norm_;
   Affine head_;
+  TensorAxis tensor_;
   int64_t ignore_index_;
   bool has_loss_;
 };

@@ -8,7 +8,8 @@
 
 namespace zt::nn {
 
-SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index) : ignore_index_(ignore_index) {
+SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index, std::optional<ClassShare> share)
+    : ignore_index_(ignore_index), share_(std::move(share)) {
   if (labels.scalar_type() != at::kLong)
     misuse("the batch's labels must be int64, got {}: convert them with labels:to \"int64\"", describe(labels));
   labels_ = labels.contiguous().view({-1});
@@ -30,14 +31,44 @@ void SoftmaxLoss::check(int64_t classes) const {
   }
 }
 
+// Replaces the statistics of this rank's classes, and the logits of those labels that are among them (else 0), by those of all.
+void SoftmaxLoss::join_stats(std::vector<double>& of_labels) {
+  const auto rows = static_cast<int64_t>(stats_.size());
+  const at::Tensor mine = at::empty({rows, 3}, at::kDouble);
+  auto* to = mine.data_ptr<double>();
+  for (int64_t r = 0; r < rows; ++r) {
+    *to++ = stats_[r].largest;
+    *to++ = stats_[r].sum;
+    *to++ = of_labels[r];
+  }
+  const at::Tensor all = share_->exchange(mine);
+  const auto* first = all.const_data_ptr<double>();
+  for (int64_t r = 0; r < rows; ++r) {
+    const auto number = [&](int64_t rank, int64_t i) { return first[(rank * rows + r) * 3 + i]; };
+    double largest = number(0, 0), sum = 0, of_label = 0;
+    for (int64_t rank = 1; rank < all.size(0); ++rank) largest = std::max(largest, number(rank, 0));
+    for (int64_t rank = 0; rank < all.size(0); ++rank) {
+      sum += number(rank, 1) * std::exp(number(rank, 0) - largest);
+      of_label += number(rank, 2);
+    }
+    stats_[r] = {largest, sum};
+    of_labels[r] = of_label;
+  }
+}
+
 at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
   const int64_t rows = logits.size(0), classes = logits.size(1);
   if (labels_.numel() != rows) misuse("{} labels do not fit logits of {} rows: give one label per row", labels_.numel(), rows);
-  if (logits.is_meta()) return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
-  check(classes);
-  if (logits.is_cuda()) return sum_on_gpu(logits);
+  if (logits.is_meta()) {
+    if (share_) share_->exchange(at::empty({rows, 3}, logits.options().dtype(at::kDouble).requires_grad(false)));
+    return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
+  }
+  check(share_ ? share_->total : classes);
+  if (logits.is_cuda()) return share_ ? sum_of_share_on_gpu(logits) : sum_on_gpu(logits);
+  const Share own = own_of(logits);
   const auto* label = labels_.const_data_ptr<int64_t>();
   stats_.assign(rows, {});
+  std::vector<double> of_labels(static_cast<size_t>(rows), 0);
   double total = 0;
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
@@ -48,17 +79,22 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
       }
     });
     for (int64_t r = 0; r < rows; ++r) {
-      if (label[r] == ignore_index_) continue;
-      total += stats_[r].largest + std::log(stats_[r].sum) - static_cast<double>(x[r * classes + label[r]]);
+      if (label[r] != ignore_index_ && label[r] >= own.begin && label[r] < own.end())
+        of_labels[r] = static_cast<double>(x[r * classes + label[r] - own.begin]);
     }
   });
+  if (share_) join_stats(of_labels);
+  for (int64_t r = 0; r < rows; ++r) {
+    if (label[r] != ignore_index_) total += stats_[r].largest + std::log(stats_[r].sum) - of_labels[r];
+  }
   return at::scalar_tensor(total, at::kDouble);
 }
 
 void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
   if (logits.is_meta()) return;
-  if (logits.is_cuda()) return gradient_on_gpu(out, logits, scale);
+  if (logits.is_cuda()) return share_ ? gradient_of_share_on_gpu(out, logits, scale) : gradient_on_gpu(out, logits, scale);
   const int64_t rows = logits.size(0), classes = logits.size(1);
+  const Share own_classes = own_of(logits);
   for_dtype(logits, [&](auto zero) {
     using T = decltype(zero);
     const T* x = logits.const_data_ptr<T>();
@@ -68,13 +104,15 @@ void SoftmaxLoss::gradient(const at::Tensor& out, const at::Tensor& logits, cons
     for_rows(rows, classes, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
         T* row = to + r * classes;
+        const int64_t place = label[r] - own_classes.begin;
+        const bool is_own = place >= 0 && place < classes;
         if (label[r] == ignore_index_) {
           std::fill_n(row, classes, T(0));
-        } else {
-          const double own = static_cast<double>(x[r * classes + label[r]]);  // read before the row is overwritten
-          kernels::scaled_softmax(row, x + r * classes, classes, stats_[r], factor);
-          row[label[r]] = static_cast<T>(factor * (std::exp(own - stats_[r].largest) / stats_[r].sum - 1));
+          continue;
         }
+        const double own = is_own ? static_cast<double>(x[r * classes + place]) : 0;  // read before the row is overwritten
+        kernels::scaled_softmax(row, x + r * classes, classes, stats_[r], factor);
+        if (is_own) row[place] = static_cast<T>(factor * (std::exp(own - stats_[r].largest) / stats_[r].sum - 1));
       }
     });
   });
@@ -95,6 +133,32 @@ at::Tensor SoftmaxLoss::sum_on_gpu(const at::Tensor& logits) {
   });
   on_gpu(logits, device::SumAll{total.data_ptr<double>(), losses.const_data_ptr<double>(), 1, rows});
   return total;
+}
+
+at::Tensor SoftmaxLoss::sum_of_share_on_gpu(const at::Tensor& logits) {
+  labels_ = labels_.to(logits.device(), at::kLong, /*non_blocking=*/true);
+  const at::Tensor wide = logits.to(wide_dtype(logits.scalar_type())), valid = labels_.ne(ignore_index_);
+  const at::Tensor places = labels_ - share_->own.begin;
+  const at::Tensor is_own = (places >= 0).logical_and(places < share_->own.count).logical_and(valid);
+  const at::Tensor largest = wide.amax({1}), sum = (wide - largest.unsqueeze(1)).exp_().sum({1}, false, at::kDouble);
+  const at::Tensor of_labels = wide.gather(1, places.clamp(0, share_->own.count - 1).unsqueeze(1)).squeeze(1);
+  const at::Tensor all = share_->exchange(
+      at::stack({largest.to(at::kDouble), sum, of_labels.to(at::kDouble).masked_fill(is_own.logical_not(), 0)}, 1).contiguous());
+  const at::Tensor most = all.select(2, 0).amax({0});
+  const at::Tensor sums = (all.select(2, 1) * (all.select(2, 0) - most).exp()).sum(0);
+  device_stats_ = at::stack({most, sums}, 1);
+  return ((most + sums.log() - all.select(2, 2).sum(0)) * valid).sum();
+}
+
+void SoftmaxLoss::gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
+  const at::Tensor places = labels_ - share_->own.begin, valid = labels_.ne(ignore_index_);
+  const at::Tensor is_own = (places >= 0).logical_and(places < share_->own.count).logical_and(valid);
+  const auto wide = wide_dtype(logits.scalar_type());
+  const at::Tensor largest = device_stats_.select(1, 0).to(wide).unsqueeze(1),
+                   sums = device_stats_.select(1, 1).to(wide).unsqueeze(1);
+  at::Tensor gradient = (logits.to(wide) - largest).exp_().div_(sums);
+  gradient.scatter_add_(1, places.clamp(0, share_->own.count - 1).unsqueeze(1), is_own.to(wide).neg().unsqueeze(1));
+  at::Tensor(out).copy_(gradient.mul_(scale.to(gradient.options())).mul_(valid.unsqueeze(1)));
 }
 
 void SoftmaxLoss::gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {

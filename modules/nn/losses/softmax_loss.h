@@ -5,21 +5,33 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cpu/kernels.h"
+#include "zt/base/box.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {
+
+// The classes of which this rank has logits, where several ranks share them.
+struct ClassShare {
+  Share own;
+  int64_t total = 0;
+  // Returns what all ranks give, [ranks, rows, 3], from float64 [rows, 3].
+  std::function<at::Tensor(const at::Tensor&)> exchange;
+};
 
 // Labels, one per row of the logits, and the statistics of the rows.
 class SoftmaxLoss {
  public:
   // labels: int64, any shape. Labels equal to `ignore_index` are not valid and add nothing. Throws Misuse for another dtype.
-  SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index);
+  // `share`: without it the logits are those of all classes.
+  SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index, std::optional<ClassShare> share = {});
 
-  // logits: [rows, classes], contiguous. Returns the sum over valid rows of -log softmax(row)[label] as a float64 scalar on the
+  // logits: [rows, classes of this rank], contiguous. With a share, ranks exchange the largest logit of each row, the sum of
+  // exponentials and the label's logit. Returns the sum over valid rows of -log softmax(row)[label] as a float64 scalar on the
   // logits' device. The sum is in float64 for any dtype: on the CPU in row order, on a GPU in a fixed tree. Throws Misuse for a
   // label that is neither a class nor ignore_index, or if there is not one label per row.
   at::Tensor sum(const at::Tensor& logits);
@@ -29,7 +41,11 @@ class SoftmaxLoss {
 
  private:
   void check(int64_t classes) const;
+  Share own_of(const at::Tensor& logits) const { return share_ ? share_->own : Share{0, logits.size(1)}; }
+  void join_stats(std::vector<double>& of_labels);
   at::Tensor sum_on_gpu(const at::Tensor& logits);
+  at::Tensor sum_of_share_on_gpu(const at::Tensor& logits);
+  void gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
   void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
   std::string place(int64_t row) const;
@@ -37,6 +53,7 @@ class SoftmaxLoss {
   at::Tensor labels_;
   int64_t width_ = 0;  // labels per sample; 0: labels without samples
   int64_t ignore_index_;
+  std::optional<ClassShare> share_;
   std::vector<kernels::RowStats> stats_;
   at::Tensor device_stats_;  // used instead of stats_ on a GPU: [rows, 2] float64
 };

@@ -29,6 +29,7 @@ class InnerContext final : public Context {
   Communicator& comm(const std::string& axis) override { return outer_.comm(axis); }
   Communicator& control(const std::string& axis) override { return outer_.control(axis); }
   int rank_along(const std::string& axis) override { return outer_.rank_along(axis); }
+  const TokenPlaces& tokens() override { return outer_.tokens(); }
   void loss(const std::string& name, at::Tensor sum, Per per) override { outer_.loss(name, std::move(sum), per); }
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override { outer_.sent(axis, bytes, pattern); }
   SinkFn grad_sink(const Param& param) override { return outer_.grad_sink(param); }

@@ -70,49 +70,73 @@ int dropout(lua_State* L) {
   return 1;
 }
 
-// Returns the name of the axis of the function's first argument, along which the layer says that it communicates.
-std::string check_axis(lua_State* L, const LuaContext& handle, const char* function) {
+// Pushes run(context, axis name, x), where the arguments 2 and 3 of the function are an axis and x; x itself, if the axis has one
+// rank. The layer must have said that it communicates along the axis.
+template <class Run>
+int along_axis(lua_State* L, const char* function, const Run& run) {
+  const auto handle = self(L);
   const auto axis = lua::check<Axis>(L, 2);
-  if (std::ranges::find(handle.axes, axis->name) == handle.axes.end())
+  const at::Tensor x = lua::check_tensor(L, 3);
+  if (!handle->axes.contains(axis->name))
     misuse("ctx:{}: the layer does not say that it communicates along '{}': give nn.layer axes = {{{}}}", function, axis->name,
            axis->names.size() > 1 ? "a single axis of the mesh" : "mesh." + axis->name);
-  return axis->name;
-}
-
-// ctx:copy_to(axis, x) and ctx:reduce_from(axis, x)
-template <at::Tensor (*run)(Context&, const std::string&, const at::Tensor&)>
-int whole_op(lua_State* L) {
-  const auto handle = self(L);
-  lua::push(L,
-            run(*handle->context, check_axis(L, *handle, run == copy_to ? "copy_to" : "reduce_from"), lua::check_tensor(L, 3)));
+  lua::push(L, axis->size > 1 ? run(*handle->context, axis->name, x) : x);
   return 1;
 }
 
-// ctx:scatter_to(axis, x, dim) and ctx:reduce_scatter_to(axis, x, dim)
-template <at::Tensor (*run)(Context&, const std::string&, const at::Tensor&, int64_t)>
-int share_op(lua_State* L) {
-  const auto handle = self(L);
-  const std::string axis = check_axis(L, *handle, run == scatter_to ? "scatter_to" : "reduce_scatter_to");
-  lua::push(L, run(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4)));
-  return 1;
+// ctx:copy_to(axis, x)
+int copy(lua_State* L) {
+  return along_axis(L, "copy_to", copy_to);
+}
+
+// ctx:reduce_from(axis, x)
+int reduce(lua_State* L) {
+  return along_axis(L, "reduce_from", reduce_from);
+}
+
+// ctx:scatter_to(axis, x, dim)
+int scatter(lua_State* L) {
+  const int64_t dim = lua::check_integer(L, 4);
+  return along_axis(L, "scatter_to", [&](Context& context, const std::string& axis, const at::Tensor& x) {
+    return scatter_to(context, axis, x, dim);
+  });
+}
+
+// ctx:reduce_scatter_to(axis, x, dim)
+int reduce_scatter(lua_State* L) {
+  const int64_t dim = lua::check_integer(L, 4);
+  return along_axis(L, "reduce_scatter_to", [&](Context& context, const std::string& axis, const at::Tensor& x) {
+    return reduce_scatter_to(context, axis, x, dim);
+  });
 }
 
 // ctx:gather_from(axis, x, dim, total, use)
 int gather(lua_State* L) {
-  const auto handle = self(L);
-  const std::string axis = check_axis(L, *handle, "gather_from");
+  const int64_t dim = lua::check_integer(L, 4), total = lua::check_integer(L, 5);
   const Use use = parse_word<Use>(lua::check_string(L, 6), "ctx:gather_from: unknown use of the result");
-  lua::push(
-      L, gather_from(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4), lua::check_integer(L, 5), use));
-  return 1;
+  return along_axis(L, "gather_from", [&](Context& context, const std::string& axis, const at::Tensor& x) {
+    return gather_from(context, axis, x, dim, total, use);
+  });
 }
 
 // ctx:all_to_all(axis, x, joined_dim, cut_dim, total)
 int exchange(lua_State* L) {
-  const auto handle = self(L);
-  const std::string axis = check_axis(L, *handle, "all_to_all");
-  lua::push(L, all_to_all(*handle->context, axis, lua::check_tensor(L, 3), lua::check_integer(L, 4), lua::check_integer(L, 5),
-                          lua::check_integer(L, 6)));
+  const int64_t joined_dim = lua::check_integer(L, 4), cut_dim = lua::check_integer(L, 5), total = lua::check_integer(L, 6);
+  return along_axis(L, "all_to_all", [&](Context& context, const std::string& axis, const at::Tensor& x) {
+    return all_to_all(context, axis, x, joined_dim, cut_dim, total);
+  });
+}
+
+// ctx.tokens: {total =, rank =, of_rank = {{{begin =, count =}, ...}, ...}}
+int tokens(lua_State* L) {
+  const TokenPlaces& places = self(L)->context->tokens();
+  Value::List ranks;
+  for (const std::vector<Share>& ranges : places.of_rank) {
+    Value::List list;
+    for (const Share& range : ranges) list.emplace_back(Value::Table{{"begin", range.begin}, {"count", range.count}});
+    ranks.emplace_back(std::move(list));
+  }
+  lua::push(L, Value(Value::Table{{"total", places.total}, {"rank", int64_t{places.rank}}, {"of_rank", std::move(ranks)}}));
   return 1;
 }
 
@@ -145,13 +169,14 @@ void open_context_type(lua::Module& module) {
       .method<loss>("loss")
       .method<metric>("metric")
       .method<dropout>("dropout")
-      .method<whole_op<copy_to>>("copy_to")
-      .method<whole_op<reduce_from>>("reduce_from")
-      .method<share_op<scatter_to>>("scatter_to")
-      .method<share_op<reduce_scatter_to>>("reduce_scatter_to")
+      .method<copy>("copy_to")
+      .method<reduce>("reduce_from")
+      .method<scatter>("scatter_to")
+      .method<reduce_scatter>("reduce_scatter_to")
       .method<gather>("gather_from")
       .method<exchange>("all_to_all")
       .getter<mode>("mode")
+      .getter<tokens>("tokens")
       .getter<field<&Context::step>>("step")
       .getter<field<&Context::recompute>>("recompute")
       .getter<field<&Context::position>>("position")

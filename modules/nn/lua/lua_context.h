@@ -2,8 +2,8 @@
 #pragma once
 
 #include <functional>
+#include <set>
 #include <string>
-#include <vector>
 
 #include "zt/lua/state.h"
 #include "zt/model/layer.h"
@@ -12,11 +12,11 @@ namespace zt::nn {
 
 // A handle that is valid only during the forward; later uses throw Misuse. Methods: ctx:batch(name), ctx:has_batch(name),
 // ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p), and the functions of zt/model/axis_ops.h. Fields:
-// ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute.
+// ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute, ctx.tokens.
 struct LuaContext {
-  Context* context = nullptr;          // null after the forward
-  std::vector<std::string> axes = {};  // along which the layer may communicate
-  int dropouts = 0;                    // number of ctx:dropout calls so far: the index of the next dropout
+  Context* context = nullptr;       // null after the forward
+  std::set<std::string> axes = {};  // along which the layer may communicate
+  int dropouts = 0;                 // number of ctx:dropout calls so far: the index of the next dropout
 };
 
 // The argument of a layer's `count`: batch(name) returns a field of a micro-batch. Valid only during the call.

@@ -1,6 +1,7 @@
 #include "lua_layer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "inner_layer.h"
 #include "parts/params.h"
@@ -21,6 +22,36 @@ struct CutOptions {
   int dim = 0;
   std::vector<Value> groups;
 };
+
+struct TokenCutOptions {
+  std::shared_ptr<Axis> axis;
+  std::string layout = "balanced";
+  std::vector<std::string> fields = TokenCut{}.fields;
+};
+
+// Returns no cut for an axis of one rank. Adds the axis to `named`.
+std::optional<TokenCut> read_token_cut(const Value& value, std::set<std::string>& named) {
+  const TokenCutOptions options =
+      Schema<TokenCutOptions>("nn.layer.context")
+          .required("axis", &TokenCutOptions::axis, "mesh axis over whose ranks the tokens of samples are cut")
+          .optional("layout", &TokenCutOptions::layout, "\"balanced\" or \"contiguous\"", one_of({"balanced", "contiguous"}))
+          .optional("fields", &TokenCutOptions::fields, "names of the batch fields with a number per token")
+          .parse(value);
+  named.insert(options.axis->name);
+  if (options.axis->size == 1) return {};
+  return TokenCut{options.axis->name, options.layout == "balanced", options.fields};
+}
+
+// Returns the names of the axes of several ranks. Throws Misuse for a joined axis.
+std::vector<std::string> read_axes(const char* option, const std::vector<std::shared_ptr<Axis>>& axes) {
+  std::vector<std::string> names;
+  for (const auto& axis : axes) {
+    if (axis->names.size() > 1)
+      misuse("nn.layer.{}: '{}' joins several axes, and a layer communicates along single ones: list them", option, axis->name);
+    if (axis->size > 1) names.push_back(axis->name);
+  }
+  return names;
+}
 
 struct CutParamOptions {
   Value values;
@@ -46,7 +77,8 @@ AxisPlacement read_cut(const std::string& path, const Value& value) {
   return placement;
 }
 
-std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
+// `axes`: those along which the layer communicates.
+std::shared_ptr<Param> read_param(const std::string& name, const Value& value, const std::set<std::string>& axes) {
   const std::string path = "nn.layer.params." + name;
   const auto* object = value.get_if<Object>();
   if (object && object->as<Param>()) return object->as<Param>();
@@ -60,6 +92,12 @@ std::shared_ptr<Param> read_param(const std::string& name, const Value& value) {
   const auto* list = options.cut.get_if<Value::List>();
   for (const Value& cut : list ? *list : Value::List{options.cut}) param->placements.push_back(read_cut(path + ".cut", cut));
   with_context([&] { return path + ".cut"; }, [&] { check_placements(*param); });
+  for (const AxisPlacement& on : param->placements) {
+    if (!axes.contains(on.axis))
+      misuse("{}: it is cut along '{}', which neither `axes` nor `tensor_axes` lists: the ranks must communicate to use it", path,
+             on.axis);
+  }
+  std::erase_if(param->placements, [](const AxisPlacement& on) { return on.parts == 1; });
   return param;
 }
 
@@ -78,6 +116,23 @@ Output read_output(const Value& value) {
   return kSchema.parse(value);
 }
 
+struct LossOptions {
+  std::string per;
+  bool adds_over_tokens = false;
+};
+
+LossInfo read_loss(const std::string& name, const Value& value) {
+  const std::string path = "nn.layer.io.losses." + name;
+  if (const auto* word = value.get_if<std::string>()) return {name, parse_per(*word)};
+  if (!value.get_if<Value::Table>()) wrong_type(path, "\"token\", \"sample\" or {per =, adds_over_tokens =}", value);
+  const LossOptions options =
+      Schema<LossOptions>(path)
+          .required("per", &LossOptions::per, "\"token\" or \"sample\"")
+          .optional("adds_over_tokens", &LossOptions::adds_over_tokens, "the loss of a sample is the sum of those of its tokens")
+          .parse(value);
+  return {name, parse_per(options.per), options.adds_over_tokens};
+}
+
 Io read_io(const Value::Table& table) {
   static const auto kSchema =
       Schema<IoOptions>("nn.layer.io")
@@ -88,11 +143,7 @@ Io read_io(const Value::Table& table) {
   const IoOptions options = kSchema.parse(table);
   Io io;
   if (options.inputs) io.inputs = *options.inputs;
-  for (const auto& [name, per] : options.losses) {
-    const auto* word = per.get_if<std::string>();
-    if (!word) wrong_type("nn.layer.io.losses." + name, "\"token\" or \"sample\"", per);
-    io.losses.push_back({name, parse_per(*word)});
-  }
+  for (const auto& [name, per] : options.losses) io.losses.push_back(read_loss(name, per));
   for (const std::string& name : options.metrics) io.stats.push_back({name, 2});
   if (!options.outputs) return io;
   io.outputs.clear();
@@ -108,19 +159,15 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   const auto add_axis = [this](const std::string& name) {
     if (std::ranges::find(axes_, name) == axes_.end()) axes_.push_back(name);
   };
-  for (const auto& axis : options.axes) {
-    if (axis->names.size() > 1)
-      misuse("nn.layer.axes: '{}' joins several axes, and a layer communicates along single ones: list them", axis->name);
-    add_axis(axis->name);
+  for (const std::string& name : read_axes("axes", options.axes)) add_axis(name);
+  tensor_axes_ = read_axes("tensor_axes", options.tensor_axes);
+  for (const std::string& name : tensor_axes_) add_axis(name);
+  if (options.context) token_cut_ = read_token_cut(*options.context, named_axes_);
+  if (token_cut_) add_axis(token_cut_->axis);
+  for (const auto& list : {options.axes, options.tensor_axes}) {
+    for (const auto& axis : list) named_axes_.insert(axis->name);
   }
-  for (const auto& [name, value] : options.params) {
-    params_.emplace_back(name, read_param(name, value));
-    for (const AxisPlacement& on : params_.back().second->placements) {
-      if (on.placement == Placement::sharded && std::ranges::find(axes_, on.axis) == axes_.end())
-        misuse("nn.layer.params.{}: it is cut along '{}', which `axes` does not list: the ranks must communicate to use it", name,
-               on.axis);
-    }
-  }
+  for (const auto& [name, value] : options.params) params_.emplace_back(name, read_param(name, value, named_axes_));
   for (const auto& [name, layer] : options.layers) {
     if (options.params.contains(name))
       misuse("nn.layer: '{}' is a name of `params` and of `layers`: self has one of each name", name);
@@ -129,6 +176,9 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
     }
     enclose(name, *layer, io_);
     for (const std::string& axis : layer->axes()) add_axis(axis);
+    const LayerExtras& extras = extras_of(*layer);
+    for (const std::string& axis : extras.tensor_axes()) tensor_axes_.push_back(axis);
+    if (const auto cut = extras.token_cut()) token_cut_ = cut;
     layers_.emplace_back(name, layer);
   }
 }
@@ -184,7 +234,7 @@ at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const
 }
 
 std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
-  const auto handle = std::make_shared<LuaContext>(LuaContext{&context, axes_});
+  const auto handle = std::make_shared<LuaContext>(LuaContext{&context, named_axes_});
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);
@@ -241,6 +291,8 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .required("forward", &LuaLayerOptions::forward, "function(self, inputs..., ctx)")
           .optional("params", &LuaLayerOptions::params, "by name: initial values, or {values =, cut = {axis =, dim =, groups =}}")
           .optional("axes", &LuaLayerOptions::axes, "mesh axes along which it communicates, by ctx:copy_to and the like")
+          .optional("tensor_axes", &LuaLayerOptions::tensor_axes, "those whose ranks share its work on the same samples")
+          .optional("context", &LuaLayerOptions::context, "{axis =, layout =, fields =}: it works on some tokens of each sample")
           .optional("layers", &LuaLayerOptions::layers, "layers that it runs, by name: self.NAME:forward(inputs..., ctx)")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")

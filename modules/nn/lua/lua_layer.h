@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "zt/base/value.h"
@@ -21,6 +22,8 @@ struct LuaLayerOptions {
   Value::Table params;  // name -> initial values (a tensor), or a Param of another layer, or {values = tensor, cut = one or a
                         // list of {axis =, dim =, groups = {rows or {size =, unit =}, ...}}}
   std::vector<std::shared_ptr<Axis>> axes;               // along which forward and backward communicate, by ctx
+  std::vector<std::shared_ptr<Axis>> tensor_axes;        // those of them whose ranks share the work on the same samples
+  std::optional<Value> context;                          // {axis =, layout =, fields =}: it works on some tokens of each sample
   std::map<std::string, std::shared_ptr<Layer>> layers;  // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
                                          // losses: name -> "token" or "sample"; metrics: list of names
@@ -42,6 +45,8 @@ class LuaLayer final : public Layer, public LayerExtras {
   Params params() const override;
   Io io() const override { return io_; }
   std::vector<std::string> axes() const override { return axes_; }
+  std::vector<std::string> tensor_axes() const override { return tensor_axes_; }
+  std::optional<TokenCut> token_cut() const override { return token_cut_; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }
   // A metric is a sum and a count; the result of a step shows their quotient.
@@ -58,7 +63,9 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
   std::vector<std::pair<std::string, std::shared_ptr<Layer>>> layers_;
   Io io_;
-  std::vector<std::string> axes_;
+  std::vector<std::string> axes_, tensor_axes_;  // of several ranks
+  std::set<std::string> named_axes_;             // that the options name, also of one rank
+  std::optional<TokenCut> token_cut_;
   std::string kind_, defined_at_;
 };
 

@@ -110,10 +110,17 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   layers.push_back({name + ".add", residual_layer(options.dropout), true});
 }
 
+// Returns the options that say what the model is, not where it runs.
+Value without_layout(const Value& value) {
+  Value::Table options = *value.get_if<Value::Table>();
+  options.erase("tensor");
+  return options;
+}
+
 std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
   const int64_t positions = *o.position == "learned" ? o.seq : 0;
-  const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std});
+  const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std, o.tensor});
   std::vector<NamedLayer> layers{{"embedding", embedding}};
   const BlockOptions block = block_options(o);
   for (int64_t i = 0; i < o.layers; ++i) add_block(layers, i, block, o.mlp.get());
@@ -126,11 +133,12 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   head.ignore_index = o.ignore_index;
   head.std = o.std;
   head.loss = o.loss;
+  head.tensor = o.tensor;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
   if (o.made_from) model->set_options(*o.made_from);
-  else if (!o.mlp) model->set_options(value);
+  else if (!o.mlp) model->set_options(without_layout(value));
   return model;
 }
 

@@ -58,15 +58,14 @@ struct HeadNormFunction : torch::autograd::Function<HeadNormFunction> {
 
 }  // namespace
 
-HeadNorm::HeadNorm(const AttentionShape& shape, double eps, const std::string& prefix)
-    : shape_(shape),
-      eps_(eps),
-      query_(make_vector(prefix + "q_norm.weight", shape.head_dim, init_ones(), "head_dim")),
-      key_(make_vector(prefix + "k_norm.weight", shape.head_dim, init_ones(), "head_dim")) {}
+HeadNorm::HeadNorm(int64_t head_dim, double eps, const std::string& prefix)
+    : eps_(eps),
+      query_(make_vector(prefix + "q_norm.weight", head_dim, init_ones(), "head_dim")),
+      key_(make_vector(prefix + "k_norm.weight", head_dim, init_ones(), "head_dim")) {}
 
-at::Tensor HeadNorm::run(const at::Tensor& qkv, Context& context) const {
-  const RowParts queries{0, shape_.heads, shape_.head_dim};
-  const RowParts keys{shape_.heads * shape_.head_dim, shape_.kv_heads, shape_.head_dim};
+at::Tensor HeadNorm::run(const at::Tensor& qkv, const AttentionShape& shape, Context& context) const {
+  const RowParts queries{0, shape.heads, shape.head_dim};
+  const RowParts keys{shape.heads * shape.head_dim, shape.kv_heads, shape.head_dim};
   HeadNormState state{{queries, context.param(*query_), context.grad_sink(*query_)},
                       {keys, context.param(*key_), context.grad_sink(*key_)},
                       eps_};

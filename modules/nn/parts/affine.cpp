@@ -86,6 +86,29 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   }
 };
 
+struct BiasState {
+  Context* context;
+  Context::SinkFn sink;
+  bool has_residual;
+};
+
+struct BiasFunction : torch::autograd::Function<BiasFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& bias,
+                            const std::optional<at::Tensor>& residual, BiasState state) {
+    keep(node, std::move(state));
+    return x + (residual ? *residual + bias : bias);  // as write_affine_rows: onto the rounded sum of the two
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& state = kept<BiasState>(node);
+    state.context->defer([sink = state.sink, dy = as_rows(grads[0])] {
+      const at::NoGradGuard no_grad;
+      add_column_sums(sink(), dy);
+    });
+    return {grads[0], {}, state.has_residual ? grads[0] : at::Tensor(), {}};
+  }
+};
+
 }  // namespace
 
 AffineGradient::AffineGradient(const Affine& affine, Context& context)
@@ -148,6 +171,12 @@ at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, c
   const auto converted = [dtype = weight.scalar_type()](const at::Tensor& t) { return t.defined() ? t.to(dtype) : t; };
   return LinearFunction::apply(converted(x), weight, maybe(bias), maybe(converted(residual)),
                                LinearState{weight, AffineGradient(affine, context), residual.defined()});
+}
+
+at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual) {
+  const at::Tensor more = residual.defined() ? residual.to(x.scalar_type()) : residual;
+  if (!bias) return more.defined() ? x + more : x;
+  return BiasFunction::apply(x, context.param(*bias), maybe(more), BiasState{&context, context.grad_sink(*bias), more.defined()});
 }
 
 }  // namespace zt::nn

@@ -61,4 +61,7 @@ at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 // another floating dtype are converted to the weight's. Throws Misuse if x has another shape or is not floating-point.
 at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual = {});
 
+// Returns x plus `bias` ([columns], or null) plus `residual` (of the shape of x, or undefined), with autograd.
+at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual = {});
+
 }  // namespace zt::nn

@@ -61,19 +61,19 @@ void DropoutMask::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t cou
   }
 }
 
-at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device) const {
+at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t first) const {
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
   if (mask.is_meta() || mask.numel() == 0) return mask;
   const int64_t width = shape.empty() ? 1 : mask.numel() / shape[0];
   auto* kept = mask.data_ptr<uint8_t>();
   const auto key = stream_.key();
-  const auto sample = static_cast<uint64_t>(first_sample_), element = static_cast<uint64_t>(first_element_);
+  const auto sample = static_cast<uint64_t>(first_sample_), element = static_cast<uint64_t>(first_element_ + first);
   const auto limit = static_cast<float>(probability_);
   if (on_gpu(mask, device::KeepMask{kept, key, sample, element, limit, mask.numel() / width, width})) return mask;
   for_elements(mask.numel(), [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
       const int64_t count = std::min(end - i, width - i % width);
-      fill(kept + i, i / width, i % width, count);
+      fill(kept + i, i / width, first + i % width, count);
       i += count;
     }
   });

@@ -15,8 +15,9 @@ class DropoutMask {
 
   // Sets kept[j], for j < count, to 1 if element first + j of the micro-batch's sample is kept, else to 0.
   void fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const;
-  // Returns the mask of a whole tensor as bytes 0 and 1; on the device meta, only allocates it.
-  at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU) const;
+  // Returns the mask of a whole tensor as bytes 0 and 1; on the device meta, only allocates it. `first`: the number of its first
+  // element in a sample, for a tensor of consecutive elements of larger samples.
+  at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU, int64_t first = 0) const;
   // Returns the factor of kept elements.
   double scale() const { return 1 / (1 - probability_); }
 

@@ -15,6 +15,7 @@ struct ProgramOptions {
   int micro_batches = 1, eval_micro_batches = 1;
   Value precision = "fp32";
   std::vector<std::string> inputs_need_grad;
+  std::shared_ptr<Mesh> mesh;
 };
 
 const Schema<ProgramOptions>& program_schema() {
@@ -26,7 +27,9 @@ const Schema<ProgramOptions>& program_schema() {
                                  .optional("precision", &ProgramOptions::precision,
                                            "dtype of parameters: fp32, bf16, fp16 or fp64; or {params =, grads =, reduce =}")
                                  .optional("inputs_need_grad", &ProgramOptions::inputs_need_grad,
-                                           "batch fields of which trainer:input_gradients gives the gradients");
+                                           "batch fields of which trainer:input_gradients gives the gradients")
+                                 .optional("mesh", &ProgramOptions::mesh,
+                                           "the mesh of the ranks that run it, for a program without a pass that has one");
   return schema;
 }
 
@@ -46,8 +49,9 @@ int make_program(lua_State* L) {
   const auto model = check<Model>(L, 1);
   const ProgramOptions options = program_schema().parse(check_value(L, 2));
   const Precision precision = parse_precision(options.precision, program_schema().name() + ".precision");
-  push(L, std::make_shared<Program>(model, options.micro_batches, precision, options.eval_micro_batches)
-              ->with_input_gradients(options.inputs_need_grad));
+  auto program = std::make_shared<Program>(model, options.micro_batches, precision, options.eval_micro_batches)
+                     ->with_input_gradients(options.inputs_need_grad);
+  push(L, options.mesh ? program->on_mesh(options.mesh) : program);
   return 1;
 }
 

@@ -40,6 +40,20 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches) {
   return stable_hash(text);
 }
 
+Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const std::vector<Batch>& samples,
+                             Mode mode) {
+  const RankPlace& place = state.links->place();
+  Contribution mine{.is_counted = place.is_first_of_samples(axes),
+                    .group = place.coord.index(place.sample_axes),
+                    .trainer = state.links->trainer(),
+                    .failure = state.failure};
+  if (mode == Mode::train) mine.lr = state.scalars.lr;
+  const bool is_alone = place.coord.size(axes) == place.coord.size(place.sample_axes);
+  const bool is_first_step = mode == Mode::train && state.step == 0;
+  if ((!is_alone || is_first_step) && !state.failure) mine.samples = hash_of(samples);
+  return mine;
+}
+
 std::string share_failure(Communicator& control, const std::optional<StepFailure>& mine) {
   Value told;
   if (mine) {  // a message may quote bytes that are not UTF-8
@@ -163,7 +177,8 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
     if (first[reader * words + field_values] != theirs[field_values])
       misuse(
           "the ranks {} and {} of '{}' run parts of one model and read different samples: their data must not depend on the "
-          "coordinate along the pipeline (give data.tokens the data-parallel axis; was a batch changed on one rank?)",
+          "coordinate along the axes of a pipeline, of cut layers or of cut tokens (give data.tokens the data-parallel axis; was a "
+          "batch changed on one rank?)",
           reader, rank, comm.name());
     if (theirs[is_counted] == 0) continue;
     if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];

@@ -25,15 +25,20 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches);
 
 // How a rank's counts enter a sum over ranks.
 struct Contribution {
-  bool is_counted = true;    // false: another rank with the same samples and positions counts them
-  int64_t group = -1;        // number of the ranks that run parts of the model on the same samples; -1: this rank runs all of it
-  SamplesHash samples = {};  // of the group's samples; the default where they are not compared
-  uint64_t shapes = 0;       // of the micro-batches, where all ranks must give the same
-  int trainer = 0;           // Links::trainer
-  double lr = 0;             // the base learning rate of this step
-  double divisor = 0;        // of the gradients' sums; 0 where the counts define it
+  bool is_counted = true;                   // false: another rank with the same samples and positions counts them
+  int64_t group = -1;                       // number of the ranks that have the same samples; -1: of this rank alone
+  SamplesHash samples = {};                 // of the group's samples; the default where they are not compared
+  uint64_t shapes = 0;                      // of the micro-batches, where all ranks must give the same
+  int trainer = 0;                          // Links::trainer
+  double lr = 0;                            // the base learning rate of this step
+  double divisor = 0;                       // of the gradients' sums; 0 where the counts define it
   std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
 };
+
+// Returns how this rank's counts enter the sums over `axes`. The samples are hashed where several ranks must have the same, and
+// at the first step.
+Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const std::vector<Batch>& samples,
+                             Mode mode);
 
 // Returns the first failure of a rank of `control` that is not due to another rank's, in words with the rank: "rank 1 of 'dp'
 // failed: ...". Collective over `control`; one of the ranks has failed.

@@ -8,12 +8,12 @@ namespace zt {
 
 Links::~Links() = default;
 
-bool RankPlace::is_first_copy(const std::vector<std::string>& axes) const {
+bool RankPlace::is_first(const std::vector<std::string>& axes, const std::vector<std::string>& more_data) const {
   const auto is_among = [](const std::vector<std::string>& names, const std::string& name) {
     return std::ranges::find(names, name) != names.end();
   };
   return std::ranges::all_of(axes, [&](const std::string& axis) {
-    return is_among(sample_axes, axis) || is_among(split_axes, axis) || coord[axis] == 0;
+    return is_among(sample_axes, axis) || is_among(split_axes, axis) || is_among(more_data, axis) || coord[axis] == 0;
   });
 }
 

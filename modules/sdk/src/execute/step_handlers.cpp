@@ -9,21 +9,8 @@ namespace zt {
 
 namespace {
 
-// Returns how this rank's counts enter the sums over `axes`.
-Contribution contribution(std::vector<std::string> axes, const StepState& state) {
-  const bool is_first_copy = state.links->place().is_first_copy(axes);
-  std::erase_if(axes, [&](const std::string& axis) {
-    return std::ranges::find(state.links->place().split_axes, axis) != state.links->place().split_axes.end();
-  });
-  return {.is_counted = is_first_copy, .group = state.links->place().coord.index(axes), .trainer = state.links->trainer()};
-}
-
 void sum_over_ranks(const std::vector<std::string>& axes, const StepParts& parts, StepState& state) {
-  Contribution mine = contribution(axes, state);
-  mine.failure = state.failure;
-  if (parts.mode == Mode::train) mine.lr = state.scalars.lr;
-  const bool is_first_step = parts.mode == Mode::train && state.step == 0;
-  if ((!state.links->place().split_axes.empty() || is_first_step) && !state.failure) mine.samples = hash_of(parts.batches.all());
+  Contribution mine = contribution_of(state, axes, parts.batches.all(), parts.mode);
   if (parts.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts.batches.all());
   try {
     state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts.mode, state.step);

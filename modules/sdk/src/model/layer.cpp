@@ -9,6 +9,11 @@ namespace zt {
 ZT_DEFINE_OBJECT(Layer, "Layer")
 
 Context::~Context() = default;
+
+const TokenPlaces& Context::tokens() {
+  static const TokenPlaces kNone;
+  return kNone;
+}
 LayerExtras::~LayerExtras() = default;
 ContextExtras::~ContextExtras() = default;
 Layer::~Layer() = default;

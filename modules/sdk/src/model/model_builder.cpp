@@ -24,6 +24,7 @@ class ModelBuilder {
     for (const NamedLayer& entry : layers) {
       if (!entry.layer || !seen.insert(entry.layer.get()).second) continue;
       for (const auto& param : entry.layer->params()) ++holders_[param.get()];
+      add_axes(entry);
     }
   }
 
@@ -60,6 +61,34 @@ class ModelBuilder {
   Params params;  // in the order of model.params
 
  private:
+  void add_axes(const NamedLayer& entry) {
+    const LayerExtras& extras = extras_of(*entry.layer);
+    const auto add = [&](const std::string& axis) {
+      if (!model.is_inner(axis)) model.inner_axes.push_back(axis);
+    };
+    for (const std::string& axis : extras.tensor_axes()) add(axis);
+    const auto cut = extras.token_cut();
+    if (!cut) return;
+    if (model.tokens && *model.tokens != *cut)
+      misuse(
+          "the layers '{}' and '{}' cut the tokens of samples differently (along '{}' and '{}'): all layers of a model need the same "
+          "axis, layout and fields",
+          cutter_, entry.name, model.tokens->axis, cut->axis);
+    if (!model.tokens) cutter_ = entry.name;
+    model.tokens = cut;
+    add(cut->axis);
+  }
+
+  // Returns the placements of a parameter with those on inner axes that it does not state.
+  std::vector<AxisPlacement> completed(std::vector<AxisPlacement> placements) const {
+    for (const std::string& axis : model.inner_axes) {
+      if (std::ranges::find(placements, axis, &AxisPlacement::axis) != placements.end()) continue;
+      const bool sees_other = model.tokens && model.tokens->axis == axis;
+      placements.push_back({axis, sees_other ? Placement::replicated_other_data : Placement::replicated_same_data});
+    }
+    return placements;
+  }
+
   void add_layer(int position) {
     const NamedLayer& entry = layers_[position];
     if (entry.name.empty()) misuse("the {} layer at position {} has no name: give it one", entry.layer->kind(), position);
@@ -95,7 +124,7 @@ class ModelBuilder {
       name_param(*param, entry.name);
       check_placements(*param);
       const bool is_tied = holders_.at(param.get()) > 1;
-      const auto kinds = kinds_of(param->placements);
+      const auto kinds = kinds_of(completed(param->placements));
       const auto known = by_kinds.find(kinds);
       if (!is_tied && known != by_kinds.end()) {
         add_param(param, known->second);
@@ -122,8 +151,16 @@ class ModelBuilder {
     unit.trainable = unit.trainable || param->trainable;
     param_index_[param.get()] = static_cast<int>(params.size());
     params.push_back(param);
-    model.params.push_back(
-        {param->name, param->shape, room, index, offset, param->trainable, param->is_matrix, {}, param->placements, param->dims});
+    model.params.push_back({param->name,
+                            param->shape,
+                            room,
+                            index,
+                            offset,
+                            param->trainable,
+                            param->is_matrix,
+                            {},
+                            completed(param->placements),
+                            param->dims});
   }
 
   // Returns the kinds of placements by axis, without those that are the default.
@@ -173,6 +210,11 @@ class ModelBuilder {
 
   void add_losses(const PositionInfo& position) {
     for (const LossInfo& loss : position.losses) {
+      if (model.tokens && loss.per == Per::sample && !loss.adds_over_tokens)
+        misuse(
+            "the loss '{}' of the layer '{}' is per sample, and no rank has a whole sample, because the layer '{}' cuts tokens along "
+            "'{}': if that of a sample is the sum over its tokens, say so by adds_over_tokens = true",
+            loss.name, position.name, cutter_, model.tokens->axis);
       const auto place = std::ranges::lower_bound(model.losses, loss.name, {}, &LossInfo::name);
       if (place == model.losses.end() || place->name != loss.name) {
         model.losses.insert(place, loss);
@@ -211,6 +253,7 @@ class ModelBuilder {
   std::map<const Param*, int> param_index_;
   std::map<const Param*, int> holders_;  // number of distinct layers that hold it
   std::set<std::string> param_names_;
+  std::string cutter_;                  // the first layer that cuts tokens
   std::map<std::string, Edge> latest_;  // the latest output of each name
 };
 

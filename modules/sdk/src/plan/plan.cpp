@@ -269,7 +269,9 @@ RankPlace Plan::place() const {
 }
 
 RankPlace Plan::place_of(const Coord& coord) const {
-  return {coord, data_axes_, main().split_axes};
+  const auto& tokens = model().tokens;
+  const auto token_axes = tokens ? std::vector<std::string>{tokens->axis} : std::vector<std::string>();
+  return {coord, data_axes_, main().split_axes, token_axes};
 }
 
 World Plan::world_place() const {

@@ -39,12 +39,20 @@ Program::Program(std::shared_ptr<Model> model, int micro_batches, Precision prec
   }
 }
 
+std::shared_ptr<Program> Program::on_mesh(std::shared_ptr<Mesh> mesh) const {
+  auto next = std::make_shared<Program>(*this);
+  next->mesh_ = std::move(mesh);
+  next->spans_mesh_ = true;
+  return next;
+}
+
 std::shared_ptr<Program> Program::apply(std::shared_ptr<Pass> pass) const {
   auto next = std::make_shared<Program>(*this);
   if (const auto mesh = pass->mesh()) {
     if (next->mesh_ && next->mesh_ != mesh) {
-      misuse("the pass {} uses the mesh {}, an earlier pass uses the mesh {}: take all axes of a program from one mesh",
-             pass->name(), mesh->shape().text(), next->mesh_->shape().text());
+      misuse(
+          "the pass {} uses the mesh {}, the program or an earlier pass uses the mesh {}: take all axes of a program from one mesh",
+          pass->name(), mesh->shape().text(), next->mesh_->shape().text());
     }
     next->mesh_ = mesh;
   }
@@ -160,6 +168,11 @@ RankProgram Program::build(Mode mode, const Coord& coord) const {
   if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
   RankProgram program = base_program(*info_, mode, micro_batches(mode));
   program.precision = precision_;
+  for (Action& action : program.actions) {
+    if (!spans_mesh_ || role_of(action) != Role::scalars) continue;
+    action.set_axes(names_of(coord.shape.axes(), &AxisSize::name));
+    if (action.kind == Kinds::get().count) action.set_sample_axes({});
+  }
   return apply(std::move(program), passes_);
 }
 

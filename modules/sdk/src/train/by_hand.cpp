@@ -1,5 +1,7 @@
 #include "by_hand.h"
 
+#include <ATen/ops/full.h>
+
 #include <algorithm>
 
 #include "execute/counts.h"
@@ -116,14 +118,13 @@ void ByHand::share_counts() {
   if (std::exchange(are_counts_shared_, true)) return;
   StepState& state = runs_.state();
   state.counts = counts_;
-  const auto& axes = plan_->data_axes();
+  const auto& actions = plan_->main().actions;
+  const auto count = std::ranges::find(actions, Kinds::get().count, &Action::kind);
+  const auto axes = count == actions.end() ? std::vector<std::string>() : count->axes();
   if (axes.empty()) return;
   try {
-    const Contribution mine{.samples = state.step == 0 ? hash_of(runs_.parts().batches.all()) : SamplesHash(),
-                            .trainer = state.links->trainer(),
-                            .lr = state.scalars.lr,
-                            .divisor = state.grad_divisor,
-                            .failure = state.failure};
+    Contribution mine = contribution_of(state, axes, runs_.parts().batches.all(), Mode::train);
+    mine.divisor = state.grad_divisor;
     state.counts = sum_counts(state.links->control(axes), counts_, mine, Mode::train, state.step);
   } catch (const PeerFailed&) {
     if (!state.failure) throw;
@@ -153,11 +154,18 @@ double ByHand::forward(const Batch& micro_batch) {
   else attempt(running, [&] { run_forward(micro_batch, running, end); });
   action_ = end;
   phase_ = Phase::forward_done;
+  return micro_batch_loss_;
+}
+
+// Returns the loss of the last micro-batch, of which ranks with other tokens of its samples have parts.
+double ByHand::sum_over_tokens() {
   double total = 0;
   for (const LossSum& term : runs_.parts().stats.losses()) total += term.sum;
-  const double mine = total - loss_;
+  const at::Tensor mine = at::full({1}, total - loss_, at::kDouble);
   loss_ = total;
-  return mine;
+  const auto& axes = runs_.state().links->place().token_axes;
+  if (plan_->program().coord().size(axes) > 1) runs_.state().links->control(axes).all_reduce(mine, mine).synchronize();
+  return mine.item<double>();
 }
 
 void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
@@ -165,6 +173,7 @@ void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
   if (micro_batch_ == 0) begin_step(micro_batch, running);
   const Counts counts = runs_.set_micro_batch(micro_batch_, micro_batch);
   running.run(runs_.state(), action_, end);
+  micro_batch_loss_ = sum_over_tokens();
   counts_.tokens += counts.tokens;
   counts_.samples += counts.samples;
 }

@@ -32,6 +32,7 @@ class ByHand {
   void share_counts();
   void check_divisor() const;
   void run_forward(const Batch& micro_batch, Executor& running, int end);
+  double sum_over_tokens();
   void forward_or_discard(const Batch& micro_batch, Executor& running, int end);
 
   std::shared_ptr<const Plan> plan_;
@@ -43,8 +44,9 @@ class ByHand {
   int micro_batch_ = 0;             // micro-batches that are done
   int action_ = 0;                  // the next action of the training program
   Phase phase_ = Phase::idle;
-  Counts counts_;    // of this rank's micro-batches so far
-  double loss_ = 0;  // sum of the micro-batches' losses so far
+  Counts counts_;                // of this rank's micro-batches so far
+  double loss_ = 0;              // sum of this rank's parts of the micro-batches' losses so far
+  double micro_batch_loss_ = 0;  // of the last micro-batch, of all its tokens
   int64_t begin_ns_ = 0;
 };
 

@@ -29,10 +29,16 @@ struct EndOfWants {
   ~EndOfWants() { gradients.end(); }
 };
 
-// Throws Misuse unless the batch has the fields.
-void check_fields(const std::vector<std::string>& fields, const std::vector<Batch>& micro_batches) {
+// Throws Misuse unless the batch has the fields, with whole samples.
+void check_fields(const std::vector<std::string>& fields, const std::vector<Batch>& micro_batches,
+                  const std::optional<TokenCut>& tokens) {
   for (const std::string& name : fields) {
     const Batch& first = micro_batches.front();
+    if (tokens && std::ranges::find(tokens->fields, name) != tokens->fields.end())
+      misuse(
+          "the program wants the gradient of the batch field '{}', of which each rank along '{}' has some tokens only: leave the axis "
+          "out",
+          name, tokens->axis);
     if (first.contains(name)) continue;
     std::vector<std::string> names;
     for (const auto& [known, values] : first) names.push_back(known);
@@ -90,7 +96,7 @@ std::map<std::string, at::Tensor> Runner::input_gradients(const StepBatch& batch
   runs_.attempt(running, 0, {.join = join}, [&] {
     runs_.health().require_sound();
     std::vector<Batch> micro_batches = batch.cut(plan_->program().micro_batches());
-    check_fields(fields, micro_batches);
+    check_fields(fields, micro_batches, plan_->model().tokens);
     control_.prepare(state_);
     runs_.begin(micro_batches, running);
     runs_.parts().input_gradients.begin(fields);

@@ -7,11 +7,14 @@ namespace zt::verifier {
 
 namespace {
 
-// Returns the axes along which ranks run different positions or hold different boxes of a parameter.
+// Returns the axes along which ranks run different positions, hold different boxes of a parameter, or share the work of layers.
 std::set<std::string> divided_axes(const Subject& subject) {
   std::set<std::string> axes(subject.program.split_axes.begin(), subject.program.split_axes.end());
   for (const ParamInfo& param : subject.model.params) {
     for (const std::string& axis : param.cut_axes()) axes.insert(axis);
+  }
+  for (const std::string& axis : subject.model.inner_axes) {
+    if (subject.mesh.has(axis)) axes.insert(axis);
   }
   return axes;
 }
@@ -130,6 +133,11 @@ class GradientCheck : RankCheck {
           "the model is split along '{}', whose ranks see the same data, but gradients are summed over '{}' here, and then only an "
           "axis named 'pp' is known to be such a one: name the pipeline's axis pp in the mesh, and join it with no other",
           axis, fmt::join(reduced_axes_, "', '"));
+    } else if (subject_.model.is_inner(axis)) {
+      say(step,
+          "the gradient of {} was not summed over '{}', along which ranks see other tokens of the same samples: apply zero.shard, which "
+          "sums over it besides its own axis",
+          subject_.unit(unit), axis);
     } else if (!axis.empty()) {
       std::vector<std::string> data = data_axes(subject_, unit);
       if (data.empty()) data = {axis};
@@ -147,15 +155,16 @@ class GradientCheck : RankCheck {
   }
 
   // Returns an axis over which the unit's gradient must be summed and is not, or an empty string. It must be summed over the axes
-  // of its plan. If the program reduces any gradient (local SGD does not), it must also be summed over all axes along which the
-  // unit's parameters see other data.
+  // of its plan, and over all axes along which the unit's parameters see other tokens of the same samples. If the program reduces
+  // any gradient (local SGD does not), it must also be summed over all axes along which they see other samples.
   std::string axis_left_out(int unit) const {
     const UnitState& state = units_[unit];
     for (const std::string& axis : subject_.program.units[unit].sum_axes) {
       if (!state.summed.contains(axis)) return axis;
     }
     for (const AxisSize& axis : subject_.mesh.axes()) {
-      if (axis.size == 1 || reduced_axes_.empty() || state.summed.contains(axis.name)) continue;
+      if (axis.size == 1 || state.summed.contains(axis.name)) continue;
+      if (reduced_axes_.empty() && !subject_.model.is_inner(axis.name)) continue;
       if (sees_other_data(subject_, unit, axis.name)) return axis.name;
     }
     return "";

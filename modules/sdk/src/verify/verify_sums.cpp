@@ -11,7 +11,8 @@ void check_samples(const Subject& subject, Findings& findings) {
     const std::vector<std::string> known = subject.action(step).sample_axes();
     for (const UnitPlan& plan : subject.program.units) {
       for (const std::string& axis : plan.sum_axes) {
-        if (!subject.mesh.has(axis) || subject.mesh.size(axis) == 1 || std::ranges::find(known, axis) != known.end()) continue;
+        if (!subject.mesh.has(axis) || subject.mesh.size(axis) == 1 || subject.model.is_inner(axis)) continue;
+        if (std::ranges::find(known, axis) != known.end()) continue;
         return refuse(subject, findings, step,
                       "gradients are summed along '{}', and COUNT does not take its ranks for ones with other "
                       "samples: add the axis to `samples`, or leave that out",

@@ -18,10 +18,17 @@ struct RankPlace {
   Coord coord = {};
   std::vector<std::string> sample_axes = {};  // mesh axes along which ranks have different samples
   std::vector<std::string> split_axes = {};   // mesh axes along which ranks run different positions
+  std::vector<std::string> token_axes = {};   // mesh axes along which ranks have other tokens of the same samples
 
-  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions. Only the
-  // first of them adds to a sum over `axes`, because the others have the same numbers.
-  bool is_first_copy(const std::vector<std::string>& axes) const;
+  // Returns whether this rank is the first of those along `axes` that have the same samples and run the same positions: only it
+  // counts them.
+  bool is_first_of_samples(const std::vector<std::string>& axes) const { return is_first(axes, {}); }
+  // Returns whether it is the first of those that have the same tokens of them, too. Only it adds to a sum over `axes`, because
+  // the others have the same numbers.
+  bool is_first_copy(const std::vector<std::string>& axes) const { return is_first(axes, token_axes); }
+
+ private:
+  bool is_first(const std::vector<std::string>& axes, const std::vector<std::string>& more_data) const;
 };
 
 // All communicators and channels of a rank's programs. They are made before the first action, in one order on all ranks, because

@@ -15,6 +15,7 @@
 #include "zt/base/words.h"
 #include "zt/comm/comm.h"
 #include "zt/model/param.h"
+#include "zt/model/tokens.h"
 #include "zt/random/rng.h"
 
 namespace zt {
@@ -42,6 +43,9 @@ struct Output {
 struct LossInfo {
   std::string name = "loss";
   Per per = Per::token;
+  // Of a term per sample: that of a sample is the sum of the terms of its tokens. Where tokens are cut over ranks, other terms
+  // per sample are refused: no rank could compute them.
+  bool adds_over_tokens = false;
   bool operator==(const LossInfo&) const = default;
 };
 
@@ -108,6 +112,10 @@ class Context {
   // Returns this rank's index along a mesh axis, on which its share of parameters and values depends. A plan runs the layer as
   // one rank after the other, without their communicators: comm(axis).rank() is always that of this process.
   virtual int rank_along(const std::string& axis) { return comm(axis).rank(); }
+
+  // Returns which tokens of the samples this rank has in this micro-batch: all, unless a layer cuts them
+  // (LayerExtras::token_cut). Their total is 0 if no field of the batch has tokens.
+  virtual const TokenPlaces& tokens();
 
   // Adds to a term of the objective that io() declares. `sum` is a scalar, summed over the micro-batch's tokens or samples. The
   // layer's backward starts from it as well as from the outputs. A term to which nothing is added counts as 0.

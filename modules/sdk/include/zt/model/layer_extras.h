@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,13 @@ class LayerExtras {
   // Returns what the result of a step shows of the statistics: by name one number (a tensor without dims) or a list. `sums`: the
   // statistics of this layer. Called once per step, on every rank. By default the sums.
   virtual Stats report(const Stats& sums) const { return sums; }
+  // Returns those of axes() whose ranks share the layer's work on the same samples, as in tensor parallelism. Parameters of the
+  // model that state no placement on them are replicated_same_data there.
+  virtual std::vector<std::string> tensor_axes() const { return {}; }
+  // Returns how the tokens of samples are cut, if the layer can work on some of them. All layers that state a cut state the same.
+  // The layers of the model get these fields of a batch cut, in training and evaluation, and `positions` if the batch has none.
+  // Parameters that state no placement on its axis are replicated_other_data there.
+  virtual std::optional<TokenCut> token_cut() const { return {}; }
   // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
   // ranks see other data along another axis, too.
   virtual std::vector<std::string> batch_axes() const { return {}; }

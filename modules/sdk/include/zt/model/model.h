@@ -1,7 +1,9 @@
 // A model: a list of layers. A position is one use of a layer in this list (a layer used twice has two positions).
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -94,6 +96,10 @@ struct ModelInfo {
   std::vector<LossInfo> losses = {};  // all terms of the objective, by name
   std::vector<ModelStat> stats = {};  // by layer, in the order of its io
   std::vector<BufferInfo> buffers = {};
+  std::optional<TokenCut> tokens = {};       // how layers cut the tokens of samples
+  std::vector<std::string> inner_axes = {};  // whose ranks have the same samples: tensor_axes() of layers, and that of `tokens`
+
+  bool is_inner(const std::string& axis) const { return std::ranges::find(inner_axes, axis) != inner_axes.end(); }
 };
 
 // Returns a table of the model's units, for reports.
@@ -112,8 +118,8 @@ class Model : public MadeFromOptions {
  public:
   // A layer may occur several times. A Param that several layers hold is tied: its name is that of the first of them. Sets the
   // full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
-  // if a name is empty, if a loss term is summed over tokens in one layer and over samples in another, or if a layer's buffer is
-  // not as LayerBuffer says.
+  // if a name is empty, if a loss term is summed over tokens in one layer and over samples in another, if a layer's buffer is
+  // not as LayerBuffer says, or if layers cut tokens differently or beside a loss per sample that does not add over tokens.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
   // Makes parameters and layers' buffers trainable or freezes them: those whose name contains a match of the regular expression

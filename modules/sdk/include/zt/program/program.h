@@ -22,7 +22,10 @@ class Program {
   // `eval_micro_batches`: of evaluation and generation. Throws Misuse if a number of micro-batches is below 1.
   Program(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches = 1);
 
-  // Adds a pass. Throws Misuse if it uses another mesh than an earlier pass.
+  // Returns this program over a mesh, without a pass that brings one. Until a pass says otherwise, all its ranks have the same
+  // samples.
+  std::shared_ptr<Program> on_mesh(std::shared_ptr<Mesh> mesh) const;
+  // Adds a pass. Throws Misuse if it uses another mesh than the program or an earlier pass.
   std::shared_ptr<Program> apply(std::shared_ptr<Pass> pass) const;
   // Puts a pass in the place of one of passes(). Throws Misuse if the training program was given by with_actions or with_program,
   // because its actions would not change.
@@ -53,7 +56,7 @@ class Program {
   int micro_batches(Mode mode) const { return mode == Mode::train ? micro_batches_ : eval_micro_batches_; }
   const Precision& precision() const { return precision_; }
   const std::vector<std::shared_ptr<Pass>>& passes() const { return passes_; }  // in the order of phases
-  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // null if no pass uses a mesh
+  const std::shared_ptr<Mesh>& mesh() const { return mesh_; }                   // null if the program has none
   Coord coord() const;                                                          // of this rank; rank 0 of 1 without a mesh
 
   // Returns the program of the rank `coord`. Throws what a pass throws.
@@ -77,6 +80,7 @@ class Program {
   std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
   bool is_given_by_rank_ = false;
   std::shared_ptr<Mesh> mesh_;
+  bool spans_mesh_ = false;                   // COUNT and NORM sum over all ranks of the mesh from the first on
   std::vector<std::string> input_gradients_;  // names of fields
 };
 

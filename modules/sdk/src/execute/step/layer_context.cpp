@@ -59,14 +59,17 @@ const at::Tensor& LayerContext::leaf(const std::string& name, const at::Tensor& 
   return leaf;
 }
 
+const TokenPlaces& LayerContext::tokens() {
+  return parts_.batches.tokens(micro_batch);
+}
+
 Philox LayerContext::rng(Purpose purpose) const {
   return Philox::keyed(parts_.layers.model().seed(), purpose, static_cast<uint64_t>(position), static_cast<uint64_t>(step));
 }
 
 void LayerContext::loss(const std::string& name, at::Tensor sum, Per per) {
   if (sum.dim() != 0) misuse("the loss '{}' must be a scalar (a sum over tokens or samples), got {}", name, describe(sum));
-  const LossInfo term{name, per};
-  parts_.stats.check_loss(position, term);
+  parts_.stats.check_loss(position, name, per);
   if (sum.requires_grad()) mine().roots.push_back({sum, per});
   if (recompute) return;
   const at::Tensor value = sum.detach().to(at::kDouble);

@@ -17,6 +17,7 @@ class LayerContext : public Context, public ContextExtras {
   at::Tensor batch(const std::string& name) override;
   bool has_batch(const std::string& name) const override { return fields().contains(name); }
   int64_t first_sample() const override { return parts_.batches.first_sample(micro_batch); }
+  const TokenPlaces& tokens() override;
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return parts_.state.links->comm({axis}); }
   Communicator& control(const std::string& axis) override { return parts_.state.links->control({axis}); }

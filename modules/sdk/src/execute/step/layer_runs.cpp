@@ -50,8 +50,8 @@ void LayerRuns::count_readers(const RankProgram& program) {
 }
 
 void LayerRuns::begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample) {
+  parts_.batches.begin(std::move(micro_batches), program, first_sample);
   parts_.mode = program.mode;
-  parts_.batches.begin(std::move(micro_batches), program.micro_batches, first_sample);
   parts_.stats.begin();
   parts_.forwards.begin(parts_.layers.count(), program.micro_batches);
   state_.values.begin(*state_.model, program.micro_batches);

@@ -8,28 +8,32 @@
 #include "execute/step/layer_table.h"
 #include "zt/base/error.h"
 #include "zt/execute/step_batch.h"
+#include "zt/model/tokens.h"
 
 namespace zt {
 
-// Holds this rank's part of the global batch. In a step by hand the micro-batches come one by one.
+// Holds this rank's part of the global batch, with whole samples. Where a layer cuts their tokens, layers see the tokens of this
+// rank in training and evaluation. In a step by hand the micro-batches come one by one.
 // Threads: the rank's thread only.
 class MicroBatches {
  public:
-  explicit MicroBatches(const LayerTable& layers) : layers_(layers) {}
+  MicroBatches(const LayerTable& layers, const StepState& state) : layers_(layers), state_(state) {}
 
   // `count`: of the run's micro-batches, all of which are given, or none by hand. `first_sample`: the place of the first sample
-  // in the global batch.
-  void begin(std::vector<Batch> micro_batches, int count, int64_t first_sample);
+  // in the global batch. Throws Misuse if the tokens of a micro-batch cannot be cut, and then keeps what it had.
+  void begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample);
   // By hand: makes this the micro-batch with index `index`, the last one so far.
   void set(int index, Batch fields, int64_t first_sample);
   void clear() { parts_.clear(); }
 
   int count() const { return count_; }
-  // Return the fields and the place of the first sample of a micro-batch. One that was not given has no fields: a rank whose step
-  // has failed still takes part in what its layers exchange.
-  const Batch& fields(int index) const { return part(index).fields; }
+  // Return the fields that layers see, and the place of the first sample of a micro-batch. One that was not given has no fields:
+  // a rank whose step has failed still takes part in what its layers exchange.
+  const Batch& fields(int index) const { return part(index).cut.empty() ? part(index).whole : part(index).cut; }
   int64_t first_sample(int index) const { return part(index).first_sample; }
-  std::vector<Batch> all() const;  // those that were given so far
+  // Returns which tokens of the samples `fields` has.
+  const TokenPlaces& tokens(int index) const { return part(index).tokens; }
+  std::vector<Batch> all() const;  // those that were given so far, with whole samples
 
   // Return the valid tokens and the samples of all micro-batches, or of one, counted by the layers that this rank runs. Throw
   // Misuse if two loss layers count differently.
@@ -51,9 +55,12 @@ class MicroBatches {
 
  private:
   struct Part {
-    Batch fields;
+    Batch whole;
     int64_t first_sample = 0;  // its place in the global batch
+    Batch cut = {};            // the tokens of this rank; empty where tokens are not cut
+    TokenPlaces tokens = {};   // which tokens layers see
   };
+  Part make_part(Batch whole, int64_t first_sample, bool can_cut) const;
 
   const Part& part(int index) const {
     static const Part none;
@@ -61,6 +68,7 @@ class MicroBatches {
   }
 
   const LayerTable& layers_;
+  const StepState& state_;
   std::vector<Part> parts_;
   int count_ = 1;
 };

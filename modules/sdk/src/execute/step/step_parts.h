@@ -61,7 +61,7 @@ struct StepParts {
   StepParts(std::shared_ptr<const Model> model, StepState& state, std::vector<bool> runs)
       : state(state),
         layers(std::move(model), state, std::move(runs)),
-        batches(layers),
+        batches(layers, state),
         stats(layers, state),
         gradients(layers, state) {}
 

@@ -52,12 +52,12 @@ int StepStats::find(int position, const std::string& name) const {
   return found == model.stats.end() ? -1 : static_cast<int>(found - model.stats.begin());
 }
 
-void StepStats::check_loss(int position, const LossInfo& term) const {
-  const auto& declared = state_.model->positions[position].losses;
-  if (std::ranges::find(declared, term) != declared.end()) return;
+void StepStats::check_loss(int position, const std::string& name, Per per) const {
+  const auto is_it = [&](const LossInfo& declared) { return declared.name == name && declared.per == per; };
+  if (std::ranges::any_of(state_.model->positions[position].losses, is_it)) return;
   misuse(
       "the loss '{}' per {} is not declared: give it in the layer's io, in Lua as nn.layer{{io = {{losses = {{{} = \"{}\"}}}}}}",
-      term.name, word_of(term.per), term.name, word_of(term.per));
+      name, word_of(per), name, word_of(per));
 }
 
 void StepStats::add_named_stat(int position, int micro_batch, const std::string& name, const at::Tensor& values) {

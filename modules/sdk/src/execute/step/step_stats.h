@@ -27,7 +27,7 @@ class StepStats : public StepSums {
   void add_named_stat(int position, int micro_batch, const std::string& name, const at::Tensor& values);
   void add_sent(int position, int micro_batch, const std::string& axis, int64_t bytes, Pattern pattern, bool has_stats);
   // Throws Misuse unless the layer's io declares the term.
-  void check_loss(int position, const LossInfo& term) const;
+  void check_loss(int position, const std::string& name, Per per) const;
 
   // Calls `start` of an exchange and returns its work. Takes the time of both if the layer has a statistic for it.
   Work timed(int position, const std::function<Work()>& start);

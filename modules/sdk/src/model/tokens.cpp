@@ -1,0 +1,42 @@
+#include "zt/model/tokens.h"
+
+#include <ATen/ops/cat.h>
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+int64_t TokenPlaces::count() const {
+  int64_t count = 0;
+  for (const Share& range : own()) count += range.count;
+  return count;
+}
+
+TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
+  const int ranks = coord.size(cut.axis), chunks = (cut.is_balanced && ranks > 1 ? 2 : 1) * ranks;
+  if (total < chunks)
+    misuse("samples of {} cannot be cut over the {} ranks of axis '{}': they need at least {}", counted(total, "token"), ranks,
+           cut.axis, chunks);
+  TokenPlaces places{.total = total, .of_rank = {}, .rank = coord[cut.axis]};
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<Share>& ranges = places.of_rank.emplace_back();
+    ranges.push_back(share_of(total, chunks, rank));
+    if (chunks == ranks) continue;
+    const Share second = share_of(total, chunks, chunks - 1 - rank);
+    if (ranges.back().end() == second.begin) ranges.back().count += second.count;
+    else ranges.push_back(second);
+  }
+  return places;
+}
+
+TokenPlaces whole_places(int64_t total) {
+  return {.total = total, .of_rank = {{{0, total}}}, .rank = 0};
+}
+
+at::Tensor tokens_in(const at::Tensor& field, const std::vector<Share>& ranges) {
+  std::vector<at::Tensor> parts;
+  for (const Share& range : ranges) parts.push_back(field.narrow(1, range.begin, range.count));
+  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+}
+
+}  // namespace zt
