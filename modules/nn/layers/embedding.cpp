@@ -146,13 +146,14 @@ Embedding::Embedding(const EmbeddingOptions& options)
 // Returns the rows of the tokens [samples, seq, hidden] from the ranks that have them. On device meta as if this rank had all.
 at::Tensor Embedding::token_rows(const at::Tensor& tokens, Context& context) const {
   const at::Tensor& table = context.param(*weight_);
+  const auto look_up = [&](const at::Tensor& own) {
+    return LookupFunction::apply(at::TensorList{table}, std::vector<Lookup>{{own, context.grad_sink(*weight_)}}, &context);
+  };
+  if (tokens.is_meta()) return tensor_.leave(look_up(tokens), context);
   const Share share = tensor_.share(weight_->shape[0], context);
-  const at::Tensor flat = tokens.flatten();
-  const at::Tensor places =
-      tokens.is_meta() ? at::empty_like(flat) : (flat >= share.begin).logical_and(flat < share.end()).nonzero().flatten();
-  const at::Tensor own = (flat.index_select(0, places) - share.begin).unsqueeze(0);
-  const at::Tensor rows =
-      LookupFunction::apply(at::TensorList{table}, std::vector<Lookup>{{own, context.grad_sink(*weight_)}}, &context).squeeze(0);
+  const at::Tensor flat = tokens.flatten(), is_own = (flat >= share.begin).logical_and(flat < share.end());
+  const at::Tensor places = is_own.nonzero().flatten();
+  const at::Tensor rows = look_up((flat.index_select(0, places) - share.begin).unsqueeze(0)).squeeze(0);
   const at::Tensor all =
       at::zeros({flat.numel(), table.size(1)}, rows.options().requires_grad(false)).index_copy(0, places, rows);
   return tensor_.leave(all.view({tokens.size(0), tokens.size(1), -1}), context);

@@ -111,6 +111,19 @@ function TestTensorParallel:test_stages_and_recompute_have_the_same_bits()
   end
 end
 
+function TestTensorParallel:test_is_planned_and_simulated()
+  for _, options in ipairs(MODELS) do
+    local mesh = meshes[2] or meshes[1]
+    if mesh.tp.size <= options.heads then
+      local program = zt.program(model_of(options, mesh.tp)):apply(zero.shard{axis = mesh.dp, stage = 1})
+      local simulation = program:simulate{costs = "h200", batch = batch(1, mesh.dp, options.vocab)}
+      lu.assertTrue(simulation.seconds > 0)
+      local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}})
+      trainer:step(batch(1, mesh.dp, options.vocab))
+    end
+  end
+end
+
 function TestTensorParallel:test_generates_as_one_rank()
   local options, mesh = MODELS[2], meshes[1]
   local function outputs(tensor)
