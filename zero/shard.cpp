@@ -85,10 +85,8 @@ class ShardPass : public Pass {
 
   // Makes COUNT and NORM sum over all ranks of the mesh; COUNT notes which of the axes have other samples.
   void span_mesh(Action& action, const ModelInfo& model, const MeshShape& mesh) const {
-    std::vector<std::string> all;
-    for (const AxisSize& axis : mesh.axes()) all.push_back(axis.name);
     const std::vector<std::string> known = action.attrs.contains("axes") ? action.sample_axes() : std::vector<std::string>{};
-    action.set_axes(all);
+    action.set_axes(names_of(mesh.axes(), &AxisSize::name));
     if (action.kind != Kinds::get().count) return;
     std::set<std::string> with_samples(known.begin(), known.end());
     for (const std::string& axis : options_.data_axes()) with_samples.insert(axis);

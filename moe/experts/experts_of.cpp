@@ -67,7 +67,7 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   static std::vector<int64_t> counts_of(const at::Tensor& rows, const at::Tensor& group_rows, int64_t own);
 
   std::shared_ptr<Layer> expert_;
-  Params of_expert_, stacked_;  // of one expert, and of all of this rank
+  Params of_expert_, stacked_;  // of one expert, and of all
 };
 
 struct ExpertsState : torch::CustomClassHolder {

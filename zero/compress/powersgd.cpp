@@ -17,8 +17,8 @@ namespace zt::zero {
 
 namespace {
 
-// What a rank holds of a parameter as a matrix: the first dim, and all others as one. Parameters that would not become smaller
-// are sent as they are.
+// A rank's part of a parameter, as a matrix of two dims: the first one, and all others together. If low rank would not make the
+// part smaller, it is sent as it is.
 struct Matrix {
   const ParamInfo* param = nullptr;
   int64_t rows = 0, columns = 0;

@@ -44,7 +44,7 @@ void Attention::cut() {
   has_own_keys_ = shape_.heads == shape_.kv_heads || shape_.kv_heads % tensor_.ranks() == 0;
   const CutGroup of_keys{keys, has_own_keys_ ? dim : 1};
   tensor_.cut_rows(qkv_, {{queries, dim}, of_keys, of_keys});
-  if (tensor_.is_cut()) out_.weight->placements = {{tensor_.name(), Placement::sharded, 1, tensor_.ranks(), {{queries, dim}}}};
+  tensor_.cut_columns(out_, {{queries, dim}});
   if (!head_norm_) return;
   for (const auto& param : head_norm_->params()) tensor_.sum(*param);
 }

@@ -163,8 +163,12 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
   const at::Device device = context.param(*weight_).device();
   const at::Tensor tokens =
       checked_indices(context.batch("tokens"), weight_->shape[0], "token").to(device, at::kLong, /*non_blocking=*/true);
-  std::vector<Lookup> lookups{{tokens, context.grad_sink(*weight_)}};
-  variable_list tables{context.param(*weight_)};
+  std::vector<Lookup> lookups;
+  variable_list tables;
+  if (!tensor_.is_cut()) {
+    lookups.push_back({tokens, context.grad_sink(*weight_)});
+    tables.push_back(context.param(*weight_));
+  }
   if (positions_) {
     const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
     const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position")
@@ -172,10 +176,11 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
     lookups.push_back({places, context.grad_sink(*positions_)});
     tables.push_back(context.param(*positions_));
   }
-  if (!tensor_.is_cut())
-    return {dropout_.run(LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context), context)};
-  at::Tensor h = token_rows(tokens, context);
-  if (positions_) h = h + LookupFunction::apply(at::TensorList{tables.back()}, std::vector<Lookup>{lookups.back()}, &context);
+  at::Tensor h = tensor_.is_cut() ? token_rows(tokens, context) : at::Tensor();
+  if (!tables.empty()) {
+    const at::Tensor rows = LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context);
+    h = h.defined() ? h + rows : rows;
+  }
   return {dropout_.run(h, context)};
 }
 

@@ -33,7 +33,7 @@ class Linear {
     if (options.bias && !options.std) affine_.bias->init = init;
     tensor_ = TensorAxis(options.tensor, "nn.linear.tensor");
     tensor_.check_enough(joins_ ? options.in : options.out, "columns", "nn.linear");
-    if (joins_) tensor_.cut_columns(affine_, options.in);
+    if (joins_) tensor_.cut_columns(affine_, {{options.in, 1}});
     else tensor_.cut_rows(affine_, {{options.out, 1}});
   }
   at::Tensor run(const at::Tensor& x, Context& context) const {

@@ -59,7 +59,7 @@ Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string
   tensor_.check_enough(options.ffn, "inner columns", path);
   const auto halves = static_cast<size_t>(columns_before(activation_, options.ffn) / options.ffn);
   tensor_.cut_rows(up_, std::vector<CutGroup>(halves, {options.ffn, 1}));
-  tensor_.cut_columns(down_, options.ffn);
+  tensor_.cut_columns(down_, {{options.ffn, 1}});
 }
 
 at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {

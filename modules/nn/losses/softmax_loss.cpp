@@ -135,13 +135,23 @@ at::Tensor SoftmaxLoss::sum_on_gpu(const at::Tensor& logits) {
   return total;
 }
 
+// Which labels count, which of them are of this rank's classes, and where, [rows, 1]; the first or last class for others.
+struct SoftmaxLoss::OwnLabels {
+  at::Tensor valid, is_own, places;
+};
+
+SoftmaxLoss::OwnLabels SoftmaxLoss::own_labels() const {
+  const at::Tensor valid = labels_.ne(ignore_index_), places = labels_ - share_->own.begin;
+  return {valid, (places >= 0).logical_and(places < share_->own.count).logical_and(valid),
+          places.clamp(0, share_->own.count - 1).unsqueeze(1)};
+}
+
 at::Tensor SoftmaxLoss::sum_of_share_on_gpu(const at::Tensor& logits) {
   labels_ = labels_.to(logits.device(), at::kLong, /*non_blocking=*/true);
-  const at::Tensor wide = logits.to(wide_dtype(logits.scalar_type())), valid = labels_.ne(ignore_index_);
-  const at::Tensor places = labels_ - share_->own.begin;
-  const at::Tensor is_own = (places >= 0).logical_and(places < share_->own.count).logical_and(valid);
+  const at::Tensor wide = logits.to(wide_dtype(logits.scalar_type()));
+  const auto [valid, is_own, places] = own_labels();
   const at::Tensor largest = wide.amax({1}), sum = (wide - largest.unsqueeze(1)).exp_().sum({1}, false, at::kDouble);
-  const at::Tensor of_labels = wide.gather(1, places.clamp(0, share_->own.count - 1).unsqueeze(1)).squeeze(1);
+  const at::Tensor of_labels = wide.gather(1, places).squeeze(1);
   const at::Tensor all = share_->exchange(
       at::stack({largest.to(at::kDouble), sum, of_labels.to(at::kDouble).masked_fill(is_own.logical_not(), 0)}, 1).contiguous());
   const at::Tensor most = all.select(2, 0).amax({0});
@@ -151,13 +161,12 @@ at::Tensor SoftmaxLoss::sum_of_share_on_gpu(const at::Tensor& logits) {
 }
 
 void SoftmaxLoss::gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
-  const at::Tensor places = labels_ - share_->own.begin, valid = labels_.ne(ignore_index_);
-  const at::Tensor is_own = (places >= 0).logical_and(places < share_->own.count).logical_and(valid);
+  const auto [valid, is_own, places] = own_labels();
   const auto wide = wide_dtype(logits.scalar_type());
   const at::Tensor largest = device_stats_.select(1, 0).to(wide).unsqueeze(1),
                    sums = device_stats_.select(1, 1).to(wide).unsqueeze(1);
   at::Tensor gradient = (logits.to(wide) - largest).exp_().div_(sums);
-  gradient.scatter_add_(1, places.clamp(0, share_->own.count - 1).unsqueeze(1), is_own.to(wide).neg().unsqueeze(1));
+  gradient.scatter_add_(1, places, is_own.to(wide).neg().unsqueeze(1));
   at::Tensor(out).copy_(gradient.mul_(scale.to(gradient.options())).mul_(valid.unsqueeze(1)));
 }
 

@@ -44,6 +44,8 @@ class SoftmaxLoss {
   Share own_of(const at::Tensor& logits) const { return share_ ? share_->own : Share{0, logits.size(1)}; }
   void join_stats(std::vector<double>& of_labels);
   at::Tensor sum_on_gpu(const at::Tensor& logits);
+  struct OwnLabels;
+  OwnLabels own_labels() const;
   at::Tensor sum_of_share_on_gpu(const at::Tensor& logits);
   void gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
   void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;

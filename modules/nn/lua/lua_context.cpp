@@ -77,7 +77,7 @@ int along_axis(lua_State* L, const char* function, const Run& run) {
   const auto handle = self(L);
   const auto axis = lua::check<Axis>(L, 2);
   const at::Tensor x = lua::check_tensor(L, 3);
-  if (!handle->axes.contains(axis->name))
+  if (!handle->axes->contains(axis->name))
     misuse("ctx:{}: the layer does not say that it communicates along '{}': give nn.layer axes = {{{}}}", function, axis->name,
            axis->names.size() > 1 ? "a single axis of the mesh" : "mesh." + axis->name);
   lua::push(L, axis->size > 1 ? run(*handle->context, axis->name, x) : x);

@@ -14,9 +14,9 @@ namespace zt::nn {
 // ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p), and the functions of zt/model/axis_ops.h. Fields:
 // ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute, ctx.tokens.
 struct LuaContext {
-  Context* context = nullptr;       // null after the forward
-  std::set<std::string> axes = {};  // along which the layer may communicate
-  int dropouts = 0;                 // number of ctx:dropout calls so far: the index of the next dropout
+  Context* context = nullptr;                   // null after the forward
+  const std::set<std::string>* axes = nullptr;  // along which the layer may communicate
+  int dropouts = 0;                             // number of ctx:dropout calls so far: the index of the next dropout
 };
 
 // The argument of a layer's `count`: batch(name) returns a field of a micro-batch. Valid only during the call.

@@ -26,8 +26,8 @@ void TensorAxis::cut_rows(const Affine& affine, const std::vector<CutGroup>& gro
   for (const auto& param : affine.params()) cut(*param, 0, groups);
 }
 
-void TensorAxis::cut_columns(const Affine& affine, int64_t columns) const {
-  if (is_cut()) cut(*affine.weight, 1, {{columns, 1}});
+void TensorAxis::cut_columns(const Affine& affine, const std::vector<CutGroup>& groups) const {
+  if (is_cut()) cut(*affine.weight, 1, groups);
 }
 
 void TensorAxis::sum(Param& param) const {

@@ -34,7 +34,7 @@ class TensorAxis {
 
   // Cut a parameter: rows of the weight and its bias, or columns of the weight. The groups are cut each by itself.
   void cut_rows(const Affine& affine, const std::vector<CutGroup>& groups) const;
-  void cut_columns(const Affine& affine, int64_t columns) const;
+  void cut_columns(const Affine& affine, const std::vector<CutGroup>& groups) const;
   // States that the ranks see other data of a whole parameter, so that its gradient is summed over them.
   void sum(Param& param) const;
 

@@ -1,7 +1,9 @@
 -- Tests layers whose matrices are cut over the ranks of a mesh axis, beside the same model on one rank. Also runs on two and four
 -- ranks.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
+local one_rank = require "support.one_rank"
 local comm, nn, optim, pipe, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe", require "zt.zero"
 
 local ranks = zt.world.size
@@ -47,21 +49,7 @@ local function train(options, mesh, how)
   if mesh then program = program:apply(zero.shard{axis = how.dp, stage = how.stage}) end
   if how.recompute then program = program:apply(zt.recompute{}) end
   local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
-  local results = {}
-  for step = 1, 3 do
-    local result = trainer:step(batch(step, mesh and how.dp, options.vocab))
-    results[step] = {result.loss, result.grad_norm}
-  end
-  results[4] = {trainer:evaluate(batch(9, mesh and how.dp, options.vocab)).loss}
-  return results, trainer
-end
-
-local function assert_close(results, wanted, what)
-  for step, pair in ipairs(wanted) do
-    for i, number in ipairs(pair) do
-      lu.assertAlmostEquals(results[step][i] / number, 1, 1e-12, ("%s, step %d, number %d"):format(what, step, i))
-    end
-  end
+  return one_rank.run(trainer, function(step) return batch(step, mesh and how.dp, options.vocab) end), trainer
 end
 
 local TestTensorParallel = {}
@@ -76,11 +64,8 @@ function TestTensorParallel:test_trains_as_one_rank()
           local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
           local results, trainer = train(options, mesh,
                                          {stage = stage, recompute = stage == 2, stages = stages, dp = mesh.dp})
-          assert_close(results, wanted, what)
-          for _, tensor in ipairs(alone:tensors()) do
-            local difference = (trainer:parameter(tensor.name) - alone:parameter(tensor.name)):abs():max():item()
-            lu.assertTrue(difference < 1e-10, what .. ": " .. tensor.name)
-          end
+          one_rank.assert_close(results, wanted, what)
+          one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
         end
       end
     end
@@ -154,14 +139,9 @@ function TestTensorParallel:test_single_layers()
     local program = zt.program(model, {precision = "fp64"})
     if cut then program = program:apply(zero.shard{axis = mesh.dp, stage = 1}) end
     local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, separate = not cut})
-    local results = {}
-    for step = 1, 3 do
-      local result = trainer:step(batch(step, nil, 17))
-      results[step] = {result.loss, result.grad_norm}
-    end
-    return results
+    return one_rank.run(trainer, function(step) return batch(step, nil, 17) end)
   end
-  assert_close(results_of(true), results_of(false), "single layers")
+  one_rank.assert_close(results_of(true), results_of(false), "single layers")
 end
 
 function TestTensorParallel:test_refusals()

@@ -1,7 +1,9 @@
 -- Tests samples whose tokens are cut over the ranks of a mesh axis, and axes whose ranks share the work on the same samples, with
 -- layers in Lua. Also runs on two and four ranks.
+package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
+local one_rank = require "support.one_rank"
 local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
 
 local rank, ranks = zt.world.rank, zt.world.size
@@ -71,28 +73,16 @@ end
 
 local function train(cut, options)
   local trainer = zt.trainer(program_of(cut, options), {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not cut})
+  local function own(step) return batch(step, cut and cut.mesh.dp) end
+  if not options.by_hand then return one_rank.run(trainer, own), trainer end
   local results = {}
   for step = 1, 3 do
-    local own = batch(step, cut and cut.mesh.dp)
-    if options.by_hand then
-      local first = trainer:forward(own)
-      trainer:backward()
-      results[step] = {trainer:finish_step().loss, first}
-    else
-      local result = trainer:step(own)
-      results[step] = {result.loss, result.grad_norm}
-    end
+    local first = trainer:forward(own(step))
+    trainer:backward()
+    results[step] = {trainer:finish_step().loss, first}
   end
-  results[4] = {trainer:evaluate(batch(9, cut and cut.mesh.dp)).loss}
+  results[4] = {trainer:evaluate(own(9)).loss}
   return results, trainer
-end
-
-local function assert_close(results, wanted, what)
-  for step, pair in ipairs(wanted) do
-    for i, number in ipairs(pair) do
-      lu.assertAlmostEquals(results[step][i] / number, 1, 1e-12, ("%s, step %d, number %d"):format(what, step, i))
-    end
-  end
 end
 
 local TestTokenCut = {}
@@ -108,11 +98,9 @@ function TestTokenCut:test_trains_as_one_rank()
             local results, trainer = train({mesh = one, layout = layout},
                                            {kind = kind, stage = stage, recompute = stage == 2,
                                             axis = joins and one:join{"dp", "cp"} or nil, micro_batches = index == 3 and 2 or 1})
-            assert_close(results, wanted, ("%s, mesh %d, stage %d, %s"):format(kind, index, stage, layout))
-            for _, tensor in ipairs(alone:tensors()) do
-              local difference = (trainer:parameter(tensor.name) - alone:parameter(tensor.name)):abs():max():item()
-              lu.assertTrue(difference < 1e-10, tensor.name)
-            end
+            local what = ("%s, mesh %d, stage %d, %s"):format(kind, index, stage, layout)
+            one_rank.assert_close(results, wanted, what)
+            one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
           end
         end
       end
@@ -122,7 +110,7 @@ end
 
 function TestTokenCut:test_by_hand_the_loss_is_that_of_all_tokens()
   local wanted = train(nil, {by_hand = true})
-  assert_close(train({mesh = mesh, layout = "balanced"}, {by_hand = true, stage = 1}), wanted, "by hand")
+  one_rank.assert_close(train({mesh = mesh, layout = "balanced"}, {by_hand = true, stage = 1}), wanted, "by hand")
 end
 
 function TestTokenCut:test_where_tokens_are()
@@ -185,15 +173,10 @@ function TestTokenCut.test_tensor_axes_need_no_name()
     local program = zt.program(model, {precision = "fp64"})
     if cut then program = program:apply(zero.shard{axis = own.dp, stage = stage}) end
     local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, separate = not cut})
-    local results = {}
-    for step = 1, 3 do
-      local result = trainer:step(batch(step, cut and own.dp))
-      results[step] = {result.loss, result.grad_norm}
-    end
-    return results
+    return one_rank.run(trainer, function(step) return batch(step, cut and own.dp) end)
   end
   local wanted = results_of(false)
-  for stage = 0, 3 do assert_close(results_of(true, stage), wanted, "stage " .. stage) end
+  for stage = 0, 3 do one_rank.assert_close(results_of(true, stage), wanted, "stage " .. stage) end
 end
 
 function TestTokenCut.test_a_program_has_a_mesh_without_a_pass()

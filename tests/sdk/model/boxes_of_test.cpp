@@ -1,4 +1,4 @@
-// What each rank holds of a parameter that is cut along mesh axes.
+// Which boxes of a parameter each rank holds, if mesh axes cut it.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -24,6 +24,12 @@ Share share_of(int64_t total, int parts, int index) {
   return {begin_of(index), begin_of(index + 1) - begin_of(index)};
 }
 
+void add_range(std::vector<Share>& ranges, Share range) {
+  if (range.count == 0) return;
+  if (!ranges.empty() && ranges.back().end() == range.begin) ranges.back().count += range.count;
+  else ranges.push_back(range);
+}
+
 namespace {
 
 // Visits elements [begin, end) of one box, whose first element has the number `first` in the boxes.

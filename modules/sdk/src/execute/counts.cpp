@@ -12,6 +12,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "execute/step/micro_batches.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/process/log.h"
@@ -40,7 +41,7 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches) {
   return stable_hash(text);
 }
 
-Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const std::vector<Batch>& samples,
+Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const MicroBatches& batches,
                              Mode mode) {
   const RankPlace& place = state.links->place();
   Contribution mine{.is_counted = place.is_first_of_samples(axes),
@@ -50,7 +51,7 @@ Contribution contribution_of(const StepState& state, const std::vector<std::stri
   if (mode == Mode::train) mine.lr = state.scalars.lr;
   const bool is_alone = place.coord.size(axes) == place.coord.size(place.sample_axes);
   const bool is_first_step = mode == Mode::train && state.step == 0;
-  if ((!is_alone || is_first_step) && !state.failure) mine.samples = hash_of(samples);
+  if ((!is_alone || is_first_step) && !state.failure) mine.samples = hash_of(batches.all());
   return mine;
 }
 

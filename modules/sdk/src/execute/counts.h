@@ -13,6 +13,8 @@
 
 namespace zt {
 
+class MicroBatches;
+
 // Hashes of a rank's micro-batches.
 struct SamplesHash {
   uint64_t names = 0;   // of the names of the fields
@@ -37,7 +39,7 @@ struct Contribution {
 
 // Returns how this rank's counts enter the sums over `axes`. The samples are hashed where several ranks must have the same, and
 // at the first step.
-Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const std::vector<Batch>& samples,
+Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const MicroBatches& batches,
                              Mode mode);
 
 // Returns the first failure of a rank of `control` that is not due to another rank's, in words with the rank: "rank 1 of 'dp'

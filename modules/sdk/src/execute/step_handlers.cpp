@@ -10,7 +10,7 @@ namespace zt {
 namespace {
 
 void sum_over_ranks(const std::vector<std::string>& axes, const StepParts& parts, StepState& state) {
-  Contribution mine = contribution_of(state, axes, parts.batches.all(), parts.mode);
+  Contribution mine = contribution_of(state, axes, parts.batches, parts.mode);
   if (parts.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts.batches.all());
   try {
     state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts.mode, state.step);

@@ -13,7 +13,7 @@ namespace zt {
 
 namespace {
 
-// What an operation does in one direction. Each is linear, and the gradient of each is another one.
+// What an operation does in its forward, or in its backward. All are linear functions of x.
 enum class Move : uint8_t { same, sum, share, joined, share_of_sum, exchange };
 
 struct Step {

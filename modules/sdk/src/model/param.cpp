@@ -63,7 +63,7 @@ Placement placement_on(const std::vector<AxisPlacement>& given, const std::strin
 
 namespace {
 
-// The rows of each dim that a rank holds, in the order of its memory. Ranges that touch are one.
+// By dim: the ranges of its rows that a rank holds, in the order of its memory.
 using Ranges = std::vector<std::vector<Share>>;
 
 std::vector<Share> ranges_of(const std::vector<CutGroup>& groups, int parts, int index) {
@@ -71,11 +71,8 @@ std::vector<Share> ranges_of(const std::vector<CutGroup>& groups, int parts, int
   int64_t first = 0;
   for (const CutGroup& group : groups) {
     const Share units = share_of(group.size / group.unit, parts, index);
-    const Share rows{first + units.begin * group.unit, units.count * group.unit};
+    add_range(ranges, {first + units.begin * group.unit, units.count * group.unit});
     first += group.size;
-    if (rows.count == 0) continue;
-    if (!ranges.empty() && ranges.back().end() == rows.begin) ranges.back().count += rows.count;
-    else ranges.push_back(rows);
   }
   return ranges;
 }

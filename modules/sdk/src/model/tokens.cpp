@@ -6,12 +6,6 @@
 
 namespace zt {
 
-int64_t TokenPlaces::count() const {
-  int64_t count = 0;
-  for (const Share& range : own()) count += range.count;
-  return count;
-}
-
 TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
   const int ranks = coord.size(cut.axis), chunks = (cut.is_balanced && ranks > 1 ? 2 : 1) * ranks;
   if (total < chunks)
@@ -20,11 +14,8 @@ TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
   TokenPlaces places{.total = total, .of_rank = {}, .rank = coord[cut.axis]};
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Share>& ranges = places.of_rank.emplace_back();
-    ranges.push_back(share_of(total, chunks, rank));
-    if (chunks == ranks) continue;
-    const Share second = share_of(total, chunks, chunks - 1 - rank);
-    if (ranges.back().end() == second.begin) ranges.back().count += second.count;
-    else ranges.push_back(second);
+    add_range(ranges, share_of(total, chunks, rank));
+    if (chunks > ranks) add_range(ranges, share_of(total, chunks, chunks - 1 - rank));
   }
   return places;
 }

@@ -123,7 +123,7 @@ void ByHand::share_counts() {
   const auto axes = count == actions.end() ? std::vector<std::string>() : count->axes();
   if (axes.empty()) return;
   try {
-    Contribution mine = contribution_of(state, axes, runs_.parts().batches.all(), Mode::train);
+    Contribution mine = contribution_of(state, axes, runs_.parts().batches, Mode::train);
     mine.divisor = state.grad_divisor;
     state.counts = sum_counts(state.links->control(axes), counts_, mine, Mode::train, state.step);
   } catch (const PeerFailed&) {

@@ -18,6 +18,8 @@ struct Share {
 // Returns the share with index `index` of `total` things cut into `parts` shares as even as can be: it begins at
 // ceil(index * total / parts). No share is larger than the first, and none is empty if total >= parts.
 Share share_of(int64_t total, int parts, int index);
+// Adds a range after the last one, or extends that where they touch. An empty range adds nothing.
+void add_range(std::vector<Share>& ranges, Share range);
 
 // A rectangle of a tensor: [begin, end) in each dim. For a tensor without dims the box holds its one element.
 struct Box {

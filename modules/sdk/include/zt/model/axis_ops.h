@@ -14,8 +14,8 @@
 // | all_to_all        | joins one dim and cuts another   | the same, back                                             |
 //
 // `x` has the communicator's device. With one rank all of them return x. On device meta they compute shapes and send nothing.
-// They note what they send (Context::sent). Errors: Misuse, equal on all ranks, for a dim that x does not have or a share of
-// another size. Threads: the rank's thread.
+// They note what they send (Context::sent). Errors: Misuse, on the ranks whose x is wrong, for a dim that x does not have or a
+// share of another size. Threads: the rank's thread.
 #pragma once
 
 #include <ATen/core/Tensor.h>

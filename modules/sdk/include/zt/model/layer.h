@@ -94,9 +94,9 @@ class Context {
   int position = 0;
   int micro_batch = 0;
 
-  // Returns the values of one of the layer's parameters: this rank's box, an autograd leaf. They are current within forward and
-  // within the backward of this forward, which may keep the tensor until then: in between, the memory of a sharded parameter may
-  // hold other values. Throws Misuse, with both names, if the layer's params() does not list the parameter.
+  // Returns the values of one of the layer's parameters: what this rank holds of it, an autograd leaf. They are current within
+  // forward and within the backward of this forward, which may keep the tensor until then: in between, the memory of a sharded
+  // parameter may hold other values. Throws Misuse, with both names, if the layer's params() does not list the parameter.
   virtual const at::Tensor& param(const Param& param) = 0;
 
   // Returns a field of this micro-batch, [samples, ...]: "tokens", "labels", "positions", "segments", "sample".

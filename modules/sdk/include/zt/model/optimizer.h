@@ -22,7 +22,7 @@ struct Segment {
   int group = 0;      // from Optimizer::group_of
   int64_t begin = 0;  // in elements of the shard
   int64_t end = 0;
-  int64_t first = 0;  // the element of the parameter's box at `begin`
+  int64_t first = 0;  // the element at `begin`, counted in the rank's boxes of the parameter
 };
 
 // A shard of a unit's parameters (n elements) and of its optimizer state.

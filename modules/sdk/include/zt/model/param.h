@@ -70,7 +70,8 @@ struct Param {
   InitFn init;
   bool trainable = true;
   bool is_matrix = true;  // false for norms and biases: by default these get no weight decay
-  // Placements other than the default, which is replicated_same_data on tp and pp and replicated_other_data on all other axes.
+  // Placements other than the default, which is replicated_same_data on tp, on pp and on tensor axes of layers, and
+  // replicated_other_data on all other axes.
   // Parameters of one layer whose placements differ in kind on an axis are in different units.
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims = {};  // names of the dims ("out", "in"), for people; empty: not given

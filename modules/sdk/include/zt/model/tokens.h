@@ -29,7 +29,6 @@ struct TokenPlaces {
   std::vector<std::vector<Share>> of_rank = {{}};  // by index along the axis: the ranges that the rank has, ascending, none empty
   int rank = 0;                                    // this rank's index
   const std::vector<Share>& own() const { return of_rank[static_cast<size_t>(rank)]; }
-  int64_t count() const;  // of this rank's tokens
 };
 
 // Throws Misuse if there are fewer tokens than chunks.

@@ -50,7 +50,8 @@ Batch cut_tokens(const Batch& whole, const TokenCut& cut, const TokenPlaces& pla
 MicroBatches::Part MicroBatches::make_part(Batch whole, int64_t first_sample, bool can_cut) const {
   const auto& cut = state_.model->tokens;
   Part part{std::move(whole), first_sample};
-  const int64_t total = tokens_of(part.whole, cut.value_or(TokenCut{}));
+  static const TokenCut kUsual;
+  const int64_t total = tokens_of(part.whole, cut ? *cut : kUsual);
   if (total >= 0) part.tokens = whole_places(total);
   const Coord& coord = state_.links->place().coord;
   if (!cut || !can_cut || part.whole.empty() || coord.size(cut->axis) == 1) return part;

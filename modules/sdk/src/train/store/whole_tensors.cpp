@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "held_boxes.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/base/tensor.h"
@@ -12,25 +13,6 @@
 namespace zt::whole_tensors {
 
 namespace {
-
-// Returns the view of the box's elements.
-at::Tensor part_of(at::Tensor whole, const Box& box) {
-  for (size_t dim = 0; dim < box.begin.size(); ++dim)
-    whole = whole.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
-  return whole;
-}
-
-// Calls visit(part, elements) for each box: `part` is the view of it in `whole`, `elements` that in `flat`, which has the boxes'
-// elements one after the other.
-template <class Visit>
-void for_each_box(const at::Tensor& whole, const std::vector<Box>& boxes, const at::Tensor& flat, const Visit& visit) {
-  int64_t first = 0;
-  for (const Box& box : boxes) {
-    at::Tensor part = part_of(whole, box);
-    visit(part, flat.narrow(0, first, box.numel()).view(part.sizes()));
-    first += box.numel();
-  }
-}
 
 // Returns the indices along the split axes of the ranks that hold the tensor, ascending. Ranks hold the buffers of the layers
 // that they run.
@@ -64,35 +46,6 @@ bool is_spread(const Store& store, int tensor, Of of) {
   if (of == Of::states && store.place().coord.size(unit.owner_axes) > 1) return true;
   const bool is_sharded = of == Of::layers ? unit.owns_shard() : unit.layout.ranks > 1;
   return is_sharded || !store.info(tensor).cut_axes().empty();
-}
-
-// Returns the whole tensor from the boxes that the ranks hold. `unit`: the flat buffer of this rank's unit, or of its parameters.
-at::Tensor join_boxes(const Store& store, int param, const at::Tensor& unit) {
-  const ParamInfo& held = store.info(param);
-  const at::Tensor mine = unit.narrow(0, held.offset, held.room);
-  const auto axes = held.cut_axes();
-  if (axes.empty()) return mine.view(held.shape).clone();
-  Communicator& comm = store.state().links->comm(axes);
-  const at::Tensor rooms = at::empty({comm.size() * held.room}, mine.options());
-  comm.all_gather(rooms, mine).synchronize();
-  const auto ranks = store.place().coord.shape.group(store.place().coord.rank, axes);
-  at::Tensor all = at::empty(held.shape, mine.options());
-  for (size_t i = 0; i < ranks.size(); ++i)
-    for_each_box(all, held.boxes({store.place().coord.shape, ranks[i]}),
-                 rooms.narrow(0, static_cast<int64_t>(i) * held.room, held.room),
-                 [](at::Tensor& part, const at::Tensor& elements) { part.copy_(elements); });
-  return all;
-}
-
-// Returns the whole tensor from the parts that the ranks hold in `chunk`.
-at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
-  const Unit& unit = store.unit_of(param);
-  at::Tensor all = chunk;
-  if (unit.layout.ranks > 1) {
-    all = at::empty({unit.layout.padded()}, chunk.options());
-    store.shard_axes_of(unit).all_gather(all, chunk).synchronize();
-  }
-  return join_boxes(store, param, all);
 }
 
 // Returns, on all ranks, the tensor that `make` returns on the first rank that holds it. Only holders call `make`, and
@@ -180,18 +133,9 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
   return agreed;
 }
 
-// Returns the values of this rank's boxes of the parameter, one after the other.
-at::Tensor held_values(const Store& store, int param, const at::Tensor& values) {
-  const Coord& coord = store.place().coord;
-  const at::Tensor held = at::empty({store.info(param).local_numel(coord)}, values.options());
-  for_each_box(values, store.info(param).boxes(coord), held,
-               [](const at::Tensor& part, at::Tensor elements) { elements.copy_(part); });
-  return held;
-}
-
-// `owned`: a piece of the parameter.
-void set_owned(const Store& store, int param, const Piece& owned, const at::Tensor& values) {
-  at::Tensor(owned.data).copy_(held_values(store, param, values).narrow(0, owned.first, owned.count));
+// `owned`: a piece of a parameter, `held`: the values of this rank's boxes of it.
+void set_owned(const Piece& owned, const at::Tensor& held) {
+  at::Tensor(owned.data).copy_(held.narrow(0, owned.first, owned.count));
 }
 
 }  // namespace
@@ -295,10 +239,11 @@ void set_parameter(Store& store, int param, const Given& given) {
   }
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
+  const at::Tensor held = held_values(store, param, values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
-  for (const at::Tensor& chunk : {unit.master, unit.shard}) set_owned(store, param, store.piece_of(param, chunk), values);
+  for (const at::Tensor& chunk : {unit.master, unit.shard}) set_owned(store.piece_of(param, chunk), held);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
-  else if (!unit.owns_shard()) store.state().parameters[param].detach().view({-1}).copy_(held_values(store, param, values));
+  else if (!unit.owns_shard()) store.state().parameters[param].detach().view({-1}).copy_(held);
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {
@@ -314,9 +259,9 @@ void set_optimizer_state(Store& store, int param, const std::string& state, cons
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
   const UpdatedPart* part = store.updated_part(param);
-  if (unit.owners.empty()) set_owned(store, param, store.piece_of(param, unit.state.at(state)), agreed);
+  if (unit.owners.empty()) set_owned(store.piece_of(param, unit.state.at(state)), held_values(store, param, agreed));
   else if (part && part->is_whole) at::Tensor(part->state.at(state)).copy_(agreed);
-  else if (part) set_owned(store, param, store.run_of(param, part->state.at(state)), agreed);
+  else if (part) set_owned(store.run_of(param, part->state.at(state)), held_values(store, param, agreed));
 }
 
 }  // namespace zt::whole_tensors

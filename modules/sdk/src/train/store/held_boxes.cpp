@@ -1,0 +1,65 @@
+#include "held_boxes.h"
+
+#include <ATen/ops/empty.h>
+
+namespace zt::whole_tensors {
+
+namespace {
+
+// Returns the view of the box's elements.
+at::Tensor part_of(at::Tensor whole, const Box& box) {
+  for (size_t dim = 0; dim < box.begin.size(); ++dim)
+    whole = whole.narrow(static_cast<int64_t>(dim), box.begin[dim], box.end[dim] - box.begin[dim]);
+  return whole;
+}
+
+// Calls visit(part, elements) for each box: `part` is the view of it in `whole`, `elements` that in `flat`, which has the boxes'
+// elements one after the other.
+template <class Visit>
+void for_each_box(const at::Tensor& whole, const std::vector<Box>& boxes, const at::Tensor& flat, const Visit& visit) {
+  int64_t first = 0;
+  for (const Box& box : boxes) {
+    at::Tensor part = part_of(whole, box);
+    visit(part, flat.narrow(0, first, box.numel()).view(part.sizes()));
+    first += box.numel();
+  }
+}
+
+}  // namespace
+
+at::Tensor join_boxes(const Store& store, int param, const at::Tensor& unit) {
+  const ParamInfo& held = store.info(param);
+  const at::Tensor mine = unit.narrow(0, held.offset, held.room);
+  const auto axes = held.cut_axes();
+  if (axes.empty()) return mine.view(held.shape).clone();
+  Communicator& comm = store.state().links->comm(axes);
+  const at::Tensor rooms = at::empty({comm.size() * held.room}, mine.options());
+  comm.all_gather(rooms, mine).synchronize();
+  const auto ranks = store.place().coord.shape.group(store.place().coord.rank, axes);
+  at::Tensor all = at::empty(held.shape, mine.options());
+  for (size_t i = 0; i < ranks.size(); ++i)
+    for_each_box(all, held.boxes({store.place().coord.shape, ranks[i]}),
+                 rooms.narrow(0, static_cast<int64_t>(i) * held.room, held.room),
+                 [](at::Tensor& part, const at::Tensor& elements) { part.copy_(elements); });
+  return all;
+}
+
+at::Tensor join(const Store& store, int param, const at::Tensor& chunk) {
+  const Unit& unit = store.unit_of(param);
+  at::Tensor all = chunk;
+  if (unit.layout.ranks > 1) {
+    all = at::empty({unit.layout.padded()}, chunk.options());
+    store.shard_axes_of(unit).all_gather(all, chunk).synchronize();
+  }
+  return join_boxes(store, param, all);
+}
+
+at::Tensor held_values(const Store& store, int param, const at::Tensor& values) {
+  const Coord& coord = store.place().coord;
+  const at::Tensor held = at::empty({store.info(param).local_numel(coord)}, values.options());
+  for_each_box(values, store.info(param).boxes(coord), held,
+               [](const at::Tensor& part, at::Tensor elements) { elements.copy_(part); });
+  return held;
+}
+
+}  // namespace zt::whole_tensors

@@ -1,0 +1,35 @@
+-- Compares runs over several ranks with the same run on one.
+local lu = require "luaunit"
+
+local one_rank = {}
+
+--- Returns the numbers of three steps of a trainer and of an evaluation: losses and gradient norms. `batch(step)` returns
+-- this rank's batch.
+function one_rank.run(trainer, batch)
+  local results = {}
+  for step = 1, 3 do
+    local result = trainer:step(batch(step))
+    results[step] = {result.loss, result.grad_norm}
+  end
+  results[4] = {trainer:evaluate(batch(9)).loss}
+  return results
+end
+
+--- Fails unless each number is within 1e-12 of the wanted one.
+function one_rank.assert_close(results, wanted, what)
+  for step, pair in ipairs(wanted) do
+    for i, number in ipairs(pair) do
+      lu.assertAlmostEquals(results[step][i] / number, 1, 1e-12, ("%s, step %d, number %d"):format(what, step, i))
+    end
+  end
+end
+
+--- Fails unless the trainers have the same tensors, within `bound`.
+function one_rank.assert_same_tensors(trainer, alone, bound, what)
+  for _, tensor in ipairs(alone:tensors()) do
+    local difference = (trainer:parameter(tensor.name) - alone:parameter(tensor.name)):abs():max():item()
+    lu.assertTrue(difference < bound, what .. ": " .. tensor.name)
+  end
+end
+
+return one_rank
