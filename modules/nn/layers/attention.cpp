@@ -28,7 +28,7 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
 }  // namespace
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
-    : options_(options), shape_(checked_shape(options, path)), tensor_(options.tensor, path + ".tensor") {
+    : options_(options), shape_(checked_shape(options, path)), tensor_(options, path) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
@@ -45,8 +45,8 @@ void Attention::cut() {
   const CutGroup of_keys{keys, has_own_keys_ ? dim : 1};
   tensor_.cut_rows(qkv_, {{queries, dim}, of_keys, of_keys});
   tensor_.cut_columns(out_, {{queries, dim}});
-  if (!head_norm_) return;
-  for (const auto& param : head_norm_->params()) tensor_.sum(*param);
+  if (head_norm_) tensor_.sum(head_norm_->params());
+  if (out_.bias) tensor_.sum_over_stream({out_.bias});
 }
 
 // Returns the queries of this rank's heads `heads` with the key heads and value heads that they need, from those and some columns
@@ -75,9 +75,9 @@ at::Tensor Attention::project(const at::Tensor& x, AttentionInputs& inputs, Cont
 
 at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
-  const int64_t samples = x.size(0), seq = x.size(1);
   AttentionInputs inputs;
   at::Tensor qkv = project(x, inputs, context);
+  const int64_t samples = qkv.size(0), seq = qkv.size(1);
   if (head_norm_) qkv = head_norm_->run(qkv, inputs.shape, context);
   inputs.sees.causal = options_.causal;
   if (context.has_batch("segments")) inputs.segments = token_field("segments", context, samples, seq);

@@ -14,7 +14,7 @@
 namespace zt::nn {
 
 // The options that nn.attention, nn.block and nn.gpt share.
-struct HeadOptions {
+struct HeadOptions : TensorOptions {
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // 0: as many as heads
@@ -22,8 +22,7 @@ struct HeadOptions {
   bool causal = true;
   bool qk_norm = false;  // RMSNorm over each query head and key head
   double rope_base = 10000;
-  double std = 0.02;                  // standard deviation of the initial weights
-  std::shared_ptr<Axis> tensor = {};  // over whose ranks the heads, and the columns inside an MLP, are cut
+  double std = 0.02;  // standard deviation of the initial weights
 };
 
 struct AttentionOptions : HeadOptions {
@@ -38,7 +37,7 @@ struct AttentionOptions : HeadOptions {
 // `is_rotary` says whether positions are rotary, `rotary` by which option.
 template <class Options, class IsRotary>
 Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rotary, IsRotary is_rotary) {
-  return std::move(schema)
+  return tensor_options(std::move(schema))
       .required("hidden", &Options::hidden, "columns of input and output", at_least(1))
       .required("heads", &Options::heads, "query heads", at_least(1))
       .optional("kv_heads", &Options::kv_heads, "key and value heads; 0: as many as heads", at_least(0))
@@ -47,8 +46,7 @@ Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rota
       .optional("qk_norm", &Options::qk_norm, "RMSNorm over each query head and each key head")
       .optional("rope_base", &Options::rope_base, "base of the rotary angles", above(0))
       .only_with("with " + rotary, is_rotary)
-      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0))
-      .optional("tensor", &Options::tensor, "mesh axis over whose ranks the matrices are cut");
+      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0));
 }
 
 // Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.

@@ -11,7 +11,15 @@ AttentionBlock::AttentionBlock(const AttentionBlockOptions& options, const std::
     : norm1_(options.norm, options.hidden, options.eps, options.bias, "norm1."),
       attention_(options, "attention.", path),
       norm2_(options.norm, options.hidden, options.eps, options.bias, "norm2."),
-      dropout_(options.dropout, kAttentionDropout) {}
+      dropout_(options.dropout, kAttentionDropout) {
+  tensor().sum_over_stream(joined({norm1_.params(), norm2_.params()}));
+}
+
+Io AttentionBlock::io() const {
+  Io io{.inputs = {"h"}, .outputs = {{"h"}, {"residual"}}};
+  io.cut_inputs["h"] = io.outputs[1].cut_over = tensor().stream_axis();
+  return io;
+}
 
 Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
   const at::Tensor h = in_dtype_of(*attention_.params().front(), x, context);
@@ -20,31 +28,47 @@ Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
 
 std::vector<at::Tensor> AttentionBlock::forward(at::TensorList in, Context& context) {
   const auto [normed, residual] = run(in[0], context);
-  return {normed, residual};
+  return {tensor().show(normed, context), residual};
 }
 
 namespace {
 
 MlpOptions mlp_of(const BlockOptions& o) {
-  return {o.hidden, o.ffn ? o.ffn : 4 * o.hidden, o.activation, o.bias, o.std, o.residual_std, o.tensor};
+  MlpOptions mlp;
+  static_cast<TensorOptions&>(mlp) = o;
+  mlp.hidden = o.hidden;
+  mlp.ffn = o.ffn ? o.ffn : 4 * o.hidden;
+  mlp.activation = o.activation;
+  mlp.bias = o.bias;
+  mlp.std = o.std;
+  mlp.residual_std = o.residual_std;
+  return mlp;
 }
 
-class ResidualLayer final : public Layer {
+class ResidualLayer final : public Layer, public LayerExtras {
  public:
-  explicit ResidualLayer(double dropout) : dropout_(dropout, kMlpDropout) {}
+  explicit ResidualLayer(const ResidualOptions& options)
+      : dropout_(options.dropout, kMlpDropout), tensor_(options, "nn.residual") {}
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
-    const at::Tensor &h = in[0], &residual = in[1];
+    const at::Tensor h = tensor_.take(in[0], context), &residual = in[1];
     if (h.sizes() != residual.sizes() || !h.is_floating_point()) {
       misuse("a residual layer adds floating-point values of one shape, got h {} and residual {}", describe(h),
              describe(residual));
     }
-    return {dropout_.run(h.to(residual.scalar_type()), context, residual)};
+    return {dropout_.run(h.to(residual.scalar_type()), context, residual, tensor_.own_tokens(context))};
   }
-  Io io() const override { return {.inputs = {"h", "residual"}, .outputs = {{"h"}}}; }
+  Io io() const override {
+    Io io{.inputs = {"h", "residual"}};
+    io.cut_inputs["residual"] = io.outputs.front().cut_over = tensor_.stream_axis();
+    return io;
+  }
+  std::vector<std::string> axes() const override { return tensor_axes(); }
+  std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "residual"; }
 
  private:
   Dropout dropout_;
+  TensorAxis tensor_;
 };
 
 }  // namespace
@@ -56,8 +80,8 @@ at::Tensor Block::run(const at::Tensor& x, Context& context) const {
   return add_branch(attention_block_.run(x, context), mlp_, mlp_dropout_, context);
 }
 
-std::shared_ptr<Layer> residual_layer(double dropout) {
-  return std::make_shared<ResidualLayer>(dropout);
+std::shared_ptr<Layer> residual_layer(const ResidualOptions& options) {
+  return std::make_shared<ResidualLayer>(options);
 }
 
 std::shared_ptr<Layer> make_attention_block(const Value& value) {
@@ -73,12 +97,10 @@ std::shared_ptr<Layer> make_block(const Value& value) {
 }
 
 std::shared_ptr<Layer> make_residual(const Value& value) {
-  struct Options {
-    double dropout = 0;
-  };
   static const auto kSchema =
-      Schema<Options>("nn.residual").optional("dropout", &Options::dropout, "dropout probability of h", between(0, 0.999));
-  return kSchema.make(value, [](const Options& o) { return residual_layer(o.dropout); });
+      stream_options(tensor_options(Schema<ResidualOptions>("nn.residual"), "the matrices of the blocks are cut"))
+          .optional("dropout", &ResidualOptions::dropout, "dropout probability of h", between(0, 0.999));
+  return kSchema.make(value, residual_layer);
 }
 
 }  // namespace zt::nn

@@ -26,7 +26,7 @@ struct AttentionBlockOptions : AttentionOptions {
 // Adds the options of AttentionBlockOptions to a schema. Options derives from AttentionBlockOptions.
 template <class Options>
 Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
-  return attention_options(std::move(schema), "dropout probability of both branches and the attention weights")
+  return stream_options(attention_options(std::move(schema), "dropout probability of both branches and the attention weights"))
       .optional("norm", &Options::norm, "norm before each branch")
       .optional("eps", &Options::eps, "eps of the norms", at_least(0))
       .only_with("with a norm", [](const Options& o) { return o.norm != NormKind::none; });
@@ -35,11 +35,13 @@ Schema<Options>&& attention_block_options(Schema<Options>&& schema) {
 // Returns fork.x + dropout(branch(fork.normed)).
 template <class Branch>
 at::Tensor add_branch(const Norm::Fork& fork, const Branch& branch, const Dropout& dropout, Context& context) {
-  if (dropout.is_active(context)) return dropout.run(branch.run(fork.normed, context), context, fork.x);
+  if (dropout.is_active(context))
+    return dropout.run(branch.run(fork.normed, context), context, fork.x, branch.tensor().own_tokens(context));
   return branch.run(fork.normed, context, fork.x);  // the branch's last matmul accumulates onto the residual
 }
 
-// A layer that reads `h` and outputs `h` = norm2(y) and `residual` = y: see run.
+// A layer that reads `h` and outputs `h` = norm2(y) and `residual` = y: see run. With sequence parallelism `h` has all tokens, for
+// layers that need not know of it.
 class AttentionBlock final : public Layer, public LayerExtras {
  public:
   // Makes the parameters norm1.*, attention.*, norm2.*. `path` names the options in messages.
@@ -49,7 +51,7 @@ class AttentionBlock final : public Layer, public LayerExtras {
   // hidden]; both results have this shape.
   Norm::Fork run(const at::Tensor& x, Context& context) const;
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Io io() const override { return {.inputs = {"h"}, .outputs = {{"h"}, {"residual"}}}; }
+  Io io() const override;
   bool splits_backward() const override { return true; }
   std::vector<std::string> axes() const override { return tensor_axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor().axes(); }
@@ -87,8 +89,13 @@ class Block {
   Dropout mlp_dropout_;
 };
 
+struct ResidualOptions : TensorOptions {
+  double dropout = 0;
+};
+
 // Makes a layer that reads `h` and `residual` and outputs `h` = residual + dropout(h). Throws Misuse, when it runs, if the inputs
-// have different shapes or `h` is not floating-point. The result has the dtype of `residual`.
-std::shared_ptr<Layer> residual_layer(double dropout);
+// have different shapes or `h` is not floating-point. The result has the dtype of `residual`. With sequence parallelism `h` has
+// all tokens, `residual` and the result those of this rank.
+std::shared_ptr<Layer> residual_layer(const ResidualOptions& options);
 
 }  // namespace zt::nn

@@ -134,13 +134,35 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
 }  // namespace
 
 Embedding::Embedding(const EmbeddingOptions& options)
-    : tensor_(options.tensor, "nn.embedding.tensor"), dropout_(options.dropout) {
+    : tensor_(options, "nn.embedding"), dropout_(options.dropout) {
   const InitFn init = init_normal(0, options.std);
   weight_ = make_param("weight", {options.vocab, options.hidden}, init, true, {"vocab", "hidden"});
   tensor_.check_enough(options.vocab, "tokens", "nn.embedding");
   tensor_.cut_rows({weight_, nullptr}, {{options.vocab, 1}});
-  if (options.positions > 0)
-    positions_ = make_param("positions", {options.positions, options.hidden}, init, true, {"position", "hidden"});
+  if (options.positions == 0) return;
+  positions_ = make_param("positions", {options.positions, options.hidden}, init, true, {"position", "hidden"});
+  tensor_.sum_over_stream({positions_});
+}
+
+void Embedding::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode) const {
+  const at::Tensor tokens = batch("tokens");
+  if (!tokens.defined()) misuse("an embedding needs the batch field 'tokens', int64 [samples, seq], which the batch does not have");
+  checked_indices(tokens, weight_->shape[0], "token");
+  if (!positions_) return;
+  const at::Tensor positions = batch("positions");
+  if (positions.defined()) checked_indices(positions, positions_->shape[0], "position");
+  else if (tokens.size(1) > positions_->shape[0])
+    misuse("samples have {} tokens, and the embedding has {} positions: give shorter samples, or make the table larger",
+           tokens.size(1), positions_->shape[0]);
+}
+
+// Returns the places in the table of positions of the rank's tokens, or of those that it has of the residual stream.
+at::Tensor Embedding::places_of(const at::Tensor& tokens, std::optional<Share> own, Context& context) const {
+  const at::Device device = tokens.device();
+  const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
+  const at::Tensor all = positions.expand_as(tokens);
+  return checked_indices(own ? all.narrow(1, own->begin, own->count) : all, positions_->shape[0], "position")
+      .to(device, at::kLong, /*non_blocking=*/true);
 }
 
 // Returns the rows of the tokens [samples, seq, hidden] from the ranks that have them. On device meta as if this rank had all.
@@ -169,11 +191,9 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
     lookups.push_back({tokens, context.grad_sink(*weight_)});
     tables.push_back(context.param(*weight_));
   }
+  const std::optional<Share> own = tensor_.own_tokens(context);
   if (positions_) {
-    const at::Tensor positions = positions_of(context, tokens.size(0), tokens.size(1), tokens.is_meta() ? device : at::kCPU);
-    const at::Tensor places = checked_indices(positions.expand_as(tokens), positions_->shape[0], "position")
-                                  .to(device, at::kLong, /*non_blocking=*/true);
-    lookups.push_back({places, context.grad_sink(*positions_)});
+    lookups.push_back({places_of(tokens, own, context), context.grad_sink(*positions_)});
     tables.push_back(context.param(*positions_));
   }
   at::Tensor h = tensor_.is_cut() ? token_rows(tokens, context) : at::Tensor();
@@ -181,18 +201,17 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
     const at::Tensor rows = LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context);
     h = h.defined() ? h + rows : rows;
   }
-  return {dropout_.run(h, context)};
+  return {dropout_.run(h, context, {}, own)};
 }
 
 std::shared_ptr<Layer> make_embedding(const Value& value) {
   static const auto kSchema =
-      Schema<EmbeddingOptions>("nn.embedding")
+      stream_options(tensor_options(Schema<EmbeddingOptions>("nn.embedding"), "the rows of tokens are cut"))
           .required("vocab", &EmbeddingOptions::vocab, "number of tokens", at_least(1))
           .required("hidden", &EmbeddingOptions::hidden, "columns of the output", at_least(1))
           .optional("positions", &EmbeddingOptions::positions, "number of learned positions; 0: none", at_least(0))
           .optional("dropout", &EmbeddingOptions::dropout, "dropout probability of the output", between(0, 0.999))
-          .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0))
-          .optional("tensor", &EmbeddingOptions::tensor, "mesh axis over whose ranks the rows of tokens are cut");
+          .optional("std", &EmbeddingOptions::std, "standard deviation of the initial tables", at_least(0));
   return kSchema.make(value, [](const EmbeddingOptions& o) { return std::make_shared<Embedding>(o); });
 }
 

@@ -9,11 +9,10 @@ namespace zt::nn {
 
 namespace {
 
-struct LinearOptions {
+struct LinearOptions : TensorOptions {
   int64_t in = 0, out = 0;
   bool bias = true;
   std::optional<double> std;
-  std::shared_ptr<Axis> tensor;
   std::string split = "none";
 };
 
@@ -31,7 +30,7 @@ class Linear {
     const InitFn init = options.std ? init_normal(0, *options.std) : init_uniform(-bound, bound);
     affine_ = make_affine("", options.in, options.out, options.bias ? Bias::yes : Bias::no, init);
     if (options.bias && !options.std) affine_.bias->init = init;
-    tensor_ = TensorAxis(options.tensor, "nn.linear.tensor");
+    tensor_ = TensorAxis(options, "nn.linear");
     tensor_.check_enough(joins_ ? options.in : options.out, "columns", "nn.linear");
     if (joins_) tensor_.cut_columns(affine_, {{options.in, 1}});
     else tensor_.cut_rows(affine_, {{options.out, 1}});
@@ -52,12 +51,11 @@ class Linear {
 
 std::shared_ptr<Layer> make_linear(const Value& value) {
   static const auto kSchema =
-      Schema<LinearOptions>("nn.linear")
+      tensor_options(Schema<LinearOptions>("nn.linear"), "the matrix is cut")
           .required("in", &LinearOptions::in, "columns of the input", at_least(1))
           .required("out", &LinearOptions::out, "columns of the output", at_least(1))
           .optional("bias", &LinearOptions::bias, "add a bias")
           .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0))
-          .optional("tensor", &LinearOptions::tensor, "mesh axis over whose ranks the matrix is cut")
           .optional("split", &LinearOptions::split, "which columns ranks share: those of the output or of the input",
                     one_of({"none", "out", "in"}))
           .only_with("with tensor", [](const LinearOptions& o) { return o.tensor != nullptr; });

@@ -52,7 +52,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 }  // namespace
 
 Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path)
-    : activation_(options.activation), tensor_(options.tensor, path + ".tensor") {
+    : activation_(options.activation), tensor_(options, path) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
   down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));
@@ -60,6 +60,7 @@ Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string
   const auto halves = static_cast<size_t>(columns_before(activation_, options.ffn) / options.ffn);
   tensor_.cut_rows(up_, std::vector<CutGroup>(halves, {options.ffn, 1}));
   tensor_.cut_columns(down_, {{options.ffn, 1}});
+  if (down_.bias) tensor_.sum_over_stream({down_.bias});
 }
 
 at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
@@ -79,8 +80,7 @@ at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& res
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {
-  static const auto kSchema = mlp_options(Schema<MlpOptions>("nn.mlp"))
-                                  .optional("tensor", &MlpOptions::tensor, "mesh axis over whose ranks the matrices are cut");
+  static const auto kSchema = tensor_options(mlp_options(Schema<MlpOptions>("nn.mlp")));
   return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "", kSchema.name())); });
 }
 

@@ -9,14 +9,13 @@
 
 namespace zt::nn {
 
-struct MlpOptions {
+struct MlpOptions : TensorOptions {
   int64_t hidden = 0;  // columns of input and output
   int64_t ffn = 0;     // columns inside
   Activation activation = Activation::gelu_tanh;
   bool bias = true;
-  double std = 0.02;                  // standard deviation of the initial weights of `up`
-  double residual_std = 0.02;         // standard deviation of the initial weights of `down`
-  std::shared_ptr<Axis> tensor = {};  // over whose ranks the inner columns are cut
+  double std = 0.02;           // standard deviation of the initial weights of `up`
+  double residual_std = 0.02;  // standard deviation of the initial weights of `down`
 };
 
 // Adds the options of MlpOptions to a schema. Options derives from MlpOptions.

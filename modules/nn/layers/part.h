@@ -26,6 +26,12 @@ class PartLayer final : public Layer, public LayerExtras {
     if constexpr (requires { part_.tensor(); }) return part_.tensor().axes();
     else return {};
   }
+  Io io() const override {
+    Io io;
+    if constexpr (requires { part_.tensor(); })
+      io.cut_inputs["h"] = io.outputs.front().cut_over = part_.tensor().stream_axis();
+    return io;
+  }
   bool splits_backward() const override { return P::kSplits; }
   std::string kind() const override { return kind_; }
 

@@ -57,12 +57,13 @@ std::shared_ptr<Param> tied_param(const Value& tied) {
 
 LmLoss::LmLoss(const LmLossOptions& options)
     : norm_(options.norm, options.hidden, options.eps, options.norm_bias, "norm."),
-      tensor_(options.tensor, "nn.lm_loss.tensor"),
+      tensor_(options, "nn.lm_loss"),
       ignore_index_(options.ignore_index),
       has_loss_(options.loss) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
   tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
   tensor_.cut_rows(head_, {{options.vocab, 1}});
+  tensor_.sum_over_stream(norm_.params());
   const auto tied = tied_param(options.tied);
   if (!tied) return;
   if (tied->shape != head_.weight->shape) {
@@ -106,9 +107,14 @@ Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch)
   return has_loss_ ? count_labels(batch, ignore_index_) : Counts{};
 }
 
+void LmLoss::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const {
+  const at::Tensor labels = batch("labels");
+  if (has_loss_ && mode != Mode::generate && labels.defined()) check_labels(labels, ignore_index_, head_.weight->shape[0]);
+}
+
 std::shared_ptr<Layer> make_lm_loss(const Value& value) {
   static const auto kSchema =
-      Schema<LmLossOptions>("nn.lm_loss")
+      stream_options(tensor_options(Schema<LmLossOptions>("nn.lm_loss"), "the classes are cut"))
           .required("vocab", &LmLossOptions::vocab, "number of classes", at_least(1))
           .required("hidden", &LmLossOptions::hidden, "columns of the input", at_least(1))
           .optional("norm", &LmLossOptions::norm, "norm before the head")
@@ -122,7 +128,6 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
           .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
-          .optional("tensor", &LmLossOptions::tensor, "mesh axis over whose ranks the classes are cut")
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
   return kSchema.make(value, [](const LmLossOptions& o) { return std::make_shared<LmLoss>(o); });
 }

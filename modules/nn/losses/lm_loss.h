@@ -11,7 +11,7 @@
 
 namespace zt::nn {
 
-struct LmLossOptions {
+struct LmLossOptions : TensorOptions {
   int64_t vocab = 0;
   int64_t hidden = 0;
   NormKind norm = NormKind::layernorm;
@@ -19,16 +19,16 @@ struct LmLossOptions {
   bool norm_bias = true;
   bool bias = false;  // add a bias in the head
   int64_t ignore_index = -100;
-  double std = 0.02;                  // standard deviation of the head's initial weights
-  bool loss = true;                   // false: the layer outputs logits and adds no loss; the script has a loss of its own
-  std::shared_ptr<Axis> tensor = {};  // over whose ranks the classes are cut
-  Value tied;  // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
+  double std = 0.02;  // standard deviation of the head's initial weights
+  bool loss = true;   // false: the layer outputs logits and adds no loss; the script has a loss of its own
+  Value tied;         // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
 // the loss "loss" per token. There is one buffer of logits [samples * seq, vocab]; the backward overwrites it with their
 // gradient. In mode generate, or without the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined.
-// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them.
+// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them. With sequence
+// parallelism h has this rank's share of the tokens.
 class LmLoss final : public Layer, public LayerExtras {
  public:
   explicit LmLoss(const LmLossOptions& options);
@@ -37,11 +37,13 @@ class LmLoss final : public Layer, public LayerExtras {
   Params params() const override { return joined({norm_.params(), head_.params()}); }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}};
+    io.cut_inputs["h"] = tensor_.stream_axis();
     if (has_loss_) io.losses = {LossInfo{}};
     return io;
   }
   bool splits_backward() const override { return true; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
+  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "lm_loss"; }

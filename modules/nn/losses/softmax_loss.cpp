@@ -1,6 +1,7 @@
 #include "softmax_loss.h"
 
 #include <cmath>
+#include <limits>
 
 #include "cuda/device_call.h"
 #include "cuda/device_softmax.h"
@@ -8,27 +9,33 @@
 
 namespace zt::nn {
 
-SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index, std::optional<ClassShare> share)
-    : ignore_index_(ignore_index), share_(std::move(share)) {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+void check_dtype(const at::Tensor& labels) {
   if (labels.scalar_type() != at::kLong)
     misuse("the batch's labels must be int64, got {}: convert them with labels:to \"int64\"", describe(labels));
-  labels_ = labels.contiguous().view({-1});
-  width_ = labels.dim() == 2 ? labels.size(1) : 0;
 }
 
-std::string SoftmaxLoss::place(int64_t row) const {
-  return width_ > 0 ? fmt::format("sample {}, index {}", row / width_, row % width_) : fmt::format("row {}", row);
-}
+}  // namespace
 
-void SoftmaxLoss::check(int64_t classes) const {
-  const at::Tensor on_host = labels_.cpu();
+void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classes) {
+  check_dtype(labels);
+  const at::Tensor on_host = labels.cpu().contiguous();
   const auto* label = on_host.const_data_ptr<int64_t>();
-  for (int64_t r = 0; r < labels_.numel(); ++r) {
-    if (label[r] != ignore_index_ && (label[r] < 0 || label[r] >= classes)) {
-      misuse("label {} at {} is neither one of the {} classes nor the ignore_index {}", label[r], place(r), classes,
-             ignore_index_);
-    }
+  const int64_t width = labels.dim() == 2 ? labels.size(1) : 0;
+  for (int64_t r = 0; r < labels.numel(); ++r) {
+    if (label[r] == ignore_index || (label[r] >= 0 && label[r] < classes)) continue;
+    const std::string place = width > 0 ? fmt::format("sample {}, index {}", r / width, r % width) : fmt::format("row {}", r);
+    misuse("label {} at {} is neither one of the {} classes nor the ignore_index {}", label[r], place, classes, ignore_index);
   }
+}
+
+SoftmaxLoss::SoftmaxLoss(const at::Tensor& labels, int64_t ignore_index, std::optional<ClassShare> share)
+    : given_(labels), ignore_index_(ignore_index), share_(std::move(share)) {
+  check_dtype(labels);
+  labels_ = labels.contiguous().view({-1});
 }
 
 // Replaces the statistics of this rank's classes, and the logits of those labels that are among them (else 0), by those of all.
@@ -48,7 +55,7 @@ void SoftmaxLoss::join_stats(std::vector<double>& of_labels) {
     double largest = number(0, 0), sum = 0, of_label = 0;
     for (int64_t rank = 1; rank < all.size(0); ++rank) largest = std::max(largest, number(rank, 0));
     for (int64_t rank = 0; rank < all.size(0); ++rank) {
-      sum += number(rank, 1) * std::exp(number(rank, 0) - largest);
+      if (number(rank, 0) > -kInfinity) sum += number(rank, 1) * std::exp(number(rank, 0) - largest);
       of_label += number(rank, 2);
     }
     stats_[r] = {largest, sum};
@@ -63,7 +70,7 @@ at::Tensor SoftmaxLoss::sum(const at::Tensor& logits) {
     if (share_) share_->exchange(at::empty({rows, 3}, logits.options().dtype(at::kDouble).requires_grad(false)));
     return at::empty({}, logits.options().dtype(at::kDouble).requires_grad(false));
   }
-  check(share_ ? share_->total : classes);
+  check_labels(given_, ignore_index_, share_ ? share_->total : classes);
   if (logits.is_cuda()) return share_ ? sum_of_share_on_gpu(logits) : sum_on_gpu(logits);
   const Share own = own_of(logits);
   const auto* label = labels_.const_data_ptr<int64_t>();
@@ -150,14 +157,15 @@ at::Tensor SoftmaxLoss::sum_of_share_on_gpu(const at::Tensor& logits) {
   labels_ = labels_.to(logits.device(), at::kLong, /*non_blocking=*/true);
   const at::Tensor wide = logits.to(wide_dtype(logits.scalar_type()));
   const auto [valid, is_own, places] = own_labels();
-  const at::Tensor largest = wide.amax({1}), sum = (wide - largest.unsqueeze(1)).exp_().sum({1}, false, at::kDouble);
+  const at::Tensor largest = wide.amax({1}), shift = largest.masked_fill(largest.eq(-kInfinity), 0);
+  const at::Tensor sum = (wide - shift.unsqueeze(1)).exp_().sum({1}, false, at::kDouble);
   const at::Tensor of_labels = wide.gather(1, places).squeeze(1);
   const at::Tensor all = share_->exchange(
       at::stack({largest.to(at::kDouble), sum, of_labels.to(at::kDouble).masked_fill(is_own.logical_not(), 0)}, 1).contiguous());
   const at::Tensor most = all.select(2, 0).amax({0});
-  const at::Tensor sums = (all.select(2, 1) * (all.select(2, 0) - most).exp()).sum(0);
+  const at::Tensor sums = (all.select(2, 1) * (all.select(2, 0) - most).exp()).sum(0);  // a share without finite logits adds 0
   device_stats_ = at::stack({most, sums}, 1);
-  return ((most + sums.log() - all.select(2, 2).sum(0)) * valid).sum();
+  return (most + sums.log() - all.select(2, 2).sum(0)).masked_fill(valid.logical_not(), 0).sum();
 }
 
 void SoftmaxLoss::gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {
@@ -167,7 +175,8 @@ void SoftmaxLoss::gradient_of_share_on_gpu(const at::Tensor& out, const at::Tens
                    sums = device_stats_.select(1, 1).to(wide).unsqueeze(1);
   at::Tensor gradient = (logits.to(wide) - largest).exp_().div_(sums);
   gradient.scatter_add_(1, places, is_own.to(wide).neg().unsqueeze(1));
-  at::Tensor(out).copy_(gradient.mul_(scale.to(gradient.options())).mul_(valid.unsqueeze(1)));
+  gradient.mul_(scale.to(gradient.options())).masked_fill_(valid.logical_not().unsqueeze(1), 0);
+  at::Tensor(out).copy_(gradient);
 }
 
 void SoftmaxLoss::gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const {

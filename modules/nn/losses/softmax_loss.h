@@ -40,7 +40,6 @@ class SoftmaxLoss {
   void gradient(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
  private:
-  void check(int64_t classes) const;
   Share own_of(const at::Tensor& logits) const { return share_ ? share_->own : Share{0, logits.size(1)}; }
   void join_stats(std::vector<double>& of_labels);
   at::Tensor sum_on_gpu(const at::Tensor& logits);
@@ -50,15 +49,15 @@ class SoftmaxLoss {
   void gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
   void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale) const;
 
-  std::string place(int64_t row) const;
-
-  at::Tensor labels_;
-  int64_t width_ = 0;  // labels per sample; 0: labels without samples
+  at::Tensor given_, labels_;  // as given, and one after the other
   int64_t ignore_index_;
   std::optional<ClassShare> share_;
   std::vector<kernels::RowStats> stats_;
   at::Tensor device_stats_;  // used instead of stats_ on a GPU: [rows, 2] float64
 };
+
+// Throws Misuse for labels that are not int64, and for one that is neither a class nor ignore_index.
+void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classes);
 
 // Layer::count of the layers that add this loss: returns the valid labels and the samples of the whole local batch. On meta all
 // labels count as valid. Throws Misuse if the batch has no labels.

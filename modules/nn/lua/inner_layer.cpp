@@ -29,6 +29,7 @@ class InnerContext final : public Context {
   Communicator& comm(const std::string& axis) override { return outer_.comm(axis); }
   Communicator& control(const std::string& axis) override { return outer_.control(axis); }
   int rank_along(const std::string& axis) override { return outer_.rank_along(axis); }
+  int ranks_along(const std::string& axis) override { return outer_.ranks_along(axis); }
   const TokenPlaces& tokens() override { return outer_.tokens(); }
   void loss(const std::string& name, at::Tensor sum, Per per) override { outer_.loss(name, std::move(sum), per); }
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override { outer_.sent(axis, bytes, pattern); }
@@ -69,8 +70,15 @@ void enclose(const std::string& name, Layer& layer, Io& io) {
         "nn.layer.layers.{}: a '{}' layer has metrics or statistics, changes tensors itself or sends rows to other ranks, so it needs a "
         "place of its own in the model: put it beside this layer, in nn.sequential",
         name, layer.kind());
+  const Io of_layer = layer.io();
+  if (std::ranges::any_of(of_layer.cut_inputs, [](const auto& input) { return !input.second.empty(); }) ||
+      std::ranges::any_of(of_layer.outputs, [](const Output& output) { return !output.cut_over.empty(); }))
+    misuse(
+        "nn.layer.layers.{}: with sequence_parallel, a '{}' layer has some tokens of the residual stream only: put it beside this "
+        "layer, in nn.sequential, or leave sequence_parallel out",
+        name, layer.kind());
   for (const auto& param : layer.params()) param->name = name + "." + param->name;
-  for (const LossInfo& loss : layer.io().losses) {
+  for (const LossInfo& loss : of_layer.losses) {
     if (std::ranges::find(io.losses, loss) == io.losses.end()) io.losses.push_back(loss);
   }
 }

@@ -115,6 +115,10 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   return results;
 }
 
+void LuaLayer::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const {
+  for (const auto& [name, layer] : layers_) extras_of(*layer).check_batch(batch, mode);
+}
+
 // The tokens that the losses of inner layers count.
 Counts LuaLayer::inner_count(const std::function<at::Tensor(const std::string&)>& batch) const {
   Counts total;

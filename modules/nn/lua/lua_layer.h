@@ -47,6 +47,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::string> axes() const override { return axes_; }
   std::vector<std::string> tensor_axes() const override { return tensor_axes_; }
   std::optional<TokenCut> token_cut() const override { return token_cut_; }
+  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }
   // A metric is a sum and a count; the result of a step shows their quotient.

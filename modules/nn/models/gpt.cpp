@@ -41,8 +41,9 @@ bool is_rotary(const GptOptions& o) {
 
 const Schema<GptOptions>& gpt_schema() {
   static const auto kSchema =
-      head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)),
-                   "rotary positions", is_rotary)
+      stream_options(
+          head_options(Schema<GptOptions>("nn.gpt").required("layers", &GptOptions::layers, "number of blocks", at_least(0)),
+                       "rotary positions", is_rotary))
           .required("vocab", &GptOptions::vocab, "number of tokens", at_least(1))
           .optional("seq", &GptOptions::seq, "tokens of the longest sequence; needed for learned positions", at_least(0))
           .optional("family", &GptOptions::family, "decides the options that are not given", one_of({"gpt2", "llama"}))
@@ -107,24 +108,34 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   if (!inner) return layers.push_back({name, layer_of("block", Block(options, path))});
   layers.push_back({name, std::make_shared<AttentionBlock>(options, path)});
   for (const NamedLayer& entry : *inner) layers.push_back({name + "." + entry.name, entry.layer, true});
-  layers.push_back({name + ".add", residual_layer(options.dropout), true});
+  ResidualOptions residual;
+  static_cast<TensorOptions&>(residual) = options;
+  residual.dropout = options.dropout;
+  layers.push_back({name + ".add", residual_layer(residual), true});
 }
 
 // Returns the options that say what the model is, not where it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
-  options.erase("tensor");
+  for (const char* layout : {"tensor", "tp_dtype", "sequence_parallel"}) options.erase(layout);
   return options;
 }
 
 std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
-  const int64_t positions = *o.position == "learned" ? o.seq : 0;
-  const auto embedding = std::make_shared<Embedding>(EmbeddingOptions{o.vocab, o.hidden, positions, o.dropout, o.std, o.tensor});
+  EmbeddingOptions first;
+  static_cast<TensorOptions&>(first) = o;
+  first.vocab = o.vocab;
+  first.hidden = o.hidden;
+  first.positions = *o.position == "learned" ? o.seq : 0;
+  first.dropout = o.dropout;
+  first.std = o.std;
+  const auto embedding = std::make_shared<Embedding>(first);
   std::vector<NamedLayer> layers{{"embedding", embedding}};
   const BlockOptions block = block_options(o);
   for (int64_t i = 0; i < o.layers; ++i) add_block(layers, i, block, o.mlp.get());
   LmLossOptions head;
+  static_cast<TensorOptions&>(head) = o;
   head.vocab = o.vocab;
   head.hidden = o.hidden;
   head.norm = *o.norm;
@@ -133,7 +144,6 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   head.ignore_index = o.ignore_index;
   head.std = o.std;
   head.loss = o.loss;
-  head.tensor = o.tensor;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));

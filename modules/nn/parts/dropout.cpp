@@ -80,10 +80,48 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t f
   return mask;
 }
 
-at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
+at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, const std::vector<Share>& elements) const {
+  const at::Tensor all = at::empty(shape, at::TensorOptions(at::kByte).device(device));
+  const at::Tensor samples = all.view({shape[0], all.numel() == 0 ? 0 : -1});
+  int64_t at = 0;
+  for (const Share& range : elements) {
+    const at::Tensor place = samples.narrow(1, at, range.count);
+    at += range.count;
+    if (all.is_cuda()) {
+      place.copy_(mask(place.sizes(), device, range.begin));
+    } else if (all.is_cpu()) {
+      for (int64_t sample = 0; sample < shape[0]; ++sample)
+        fill(place.data_ptr<uint8_t>() + sample * place.stride(0), sample, range.begin, range.count);
+    }
+  }
+  return all;
+}
+
+at::Tensor Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
+                         std::optional<OwnColumns> columns) const {
+  const TokenPlaces& places = context.tokens();
+  int64_t held = 0;
+  for (const Share& range : places.own()) held += range.count;
+  const bool has_tokens = x.dim() > 1 && x.size(1) == (tokens ? tokens->count : held);
+  const bool has_some = has_tokens && (tokens || places.of_rank.size() > 1);
+  if (!has_some && !columns) return keep.mask(x.sizes(), x.device());
+  const std::vector<Share> rows = !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}}
+                                  : places_in(places.own(), tokens.value_or(Share{0, held}));
+  const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
+  std::vector<Share> elements;
+  for (const Share& range : rows) {
+    if (!columns) elements.push_back({range.begin * width, range.count * width});
+    for (int64_t row = range.begin; columns && row < range.end(); ++row)
+      elements.push_back({row * columns->total + columns->own.begin, columns->own.count});
+  }
+  return keep.mask(x.sizes(), x.device(), elements);
+}
+
+at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual, std::optional<Share> tokens,
+                        std::optional<OwnColumns> columns) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
   const DropoutMask keep(probability_, context, index_);
-  return DropoutFunction::apply(x, maybe(residual), keep.mask(x.sizes(), x.device()), keep.scale());
+  return DropoutFunction::apply(x, maybe(residual), mask(keep, x, context, tokens, columns), keep.scale());
 }
 
 }  // namespace zt::nn

@@ -1,7 +1,12 @@
-// Dropout (Srivastava et al. 2014). Its mask does not depend on how samples are distributed over ranks and micro-batches.
+// Dropout (Srivastava et al. 2014). Its mask does not depend on how samples, their tokens and columns are distributed over ranks
+// and micro-batches.
 #pragma once
 
+#include <optional>
+#include <vector>
+
 #include "params.h"
+#include "zt/base/box.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {
@@ -15,9 +20,11 @@ class DropoutMask {
 
   // Sets kept[j], for j < count, to 1 if element first + j of the micro-batch's sample is kept, else to 0.
   void fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const;
-  // Returns the mask of a whole tensor as bytes 0 and 1; on the device meta, only allocates it. `first`: the number of its first
+  // Returns the mask of a tensor as bytes 0 and 1; on the device meta, only allocates it. `first`: the number of its first
   // element in a sample, for a tensor of consecutive elements of larger samples.
   at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU, int64_t first = 0) const;
+  // The same for a tensor that has those elements of each sample whose numbers are in the ranges, one range after the other.
+  at::Tensor mask(at::IntArrayRef shape, at::Device device, const std::vector<Share>& elements) const;
   // Returns the factor of kept elements.
   double scale() const { return 1 / (1 - probability_); }
 
@@ -27,19 +34,28 @@ class DropoutMask {
   int64_t first_sample_, first_element_;
 };
 
+// The columns that a tensor has of a larger one.
+struct OwnColumns {
+  Share own;
+  int64_t total = 0;
+};
+
 class Dropout {
  public:
-  static constexpr bool kSplits = false;
-
   explicit Dropout(double probability, int index = 0) : probability_(probability), index_(index) {}
 
   bool is_active(const Context& context) const { return probability_ > 0 && context.mode == Mode::train; }
   // In mode train, sets each element of x to 0 with `probability` and divides the others by 1 - probability. In other modes,
-  // returns x. Adds `residual` if it is defined. x: [samples, ...].
-  at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
-  Params params() const { return {}; }
+  // returns x. Adds `residual` if it is defined. x: [samples, ...]. If dim 1 has as many elements as the rank has tokens of a
+  // sample, it counts as the tokens. `tokens`: which of the rank's tokens x has, if not all. `columns`: which columns of the last
+  // dim it has, if not all.
+  at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}, std::optional<Share> tokens = {},
+                 std::optional<OwnColumns> columns = {}) const;
 
  private:
+  at::Tensor mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
+                  std::optional<OwnColumns> columns) const;
+
   double probability_;
   int index_;
 };

@@ -4,12 +4,59 @@
 
 namespace zt::nn {
 
-TensorAxis::TensorAxis(const std::shared_ptr<Axis>& axis, const std::string& path) {
+namespace {
+
+at::ScalarType dtype_of(SumType type) {
+  constexpr std::array kTypes{at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+  return kTypes[static_cast<size_t>(type)];
+}
+
+// Returns the number of this rank's tokens of a sample.
+int64_t count_tokens(Context& context) {
+  int64_t count = 0;
+  for (const Share& range : context.tokens().own()) count += range.count;
+  if (count == 0)
+    misuse("sequence_parallel shares the tokens of samples, and the batch has none: it needs a field 'tokens' [samples, tokens]");
+  return count;
+}
+
+}  // namespace
+
+TensorAxis::TensorAxis(const TensorOptions& options, const std::string& path) {
+  const auto& axis = options.tensor;
   if (!axis || axis->size == 1) return;
   if (axis->names.size() > 1)
-    misuse("{}: '{}' joins several axes, and a layer is cut along a single one: give an axis of the mesh", path, axis->name);
+    misuse("{}.tensor: '{}' joins several axes, and a layer is cut along a single one: give an axis of the mesh", path,
+           axis->name);
   name_ = axis->name;
   ranks_ = axis->size;
+  is_stream_cut_ = options.sequence_parallel;
+  if (options.tp_dtype) sums_ = dtype_of(*options.tp_dtype);
+}
+
+std::optional<Share> TensorAxis::own_tokens(Context& context) const {
+  if (!is_stream_cut_ || context.mode == Mode::generate) return {};
+  return share(count_tokens(context), context);
+}
+
+at::Tensor TensorAxis::enter(const at::Tensor& x, Context& context) const {
+  if (!is_cut()) return x;
+  if (!own_tokens(context)) return copy_to(context, name_, x, sums_);
+  return gather_from(context, name_, x, 1, count_tokens(context), Use::in_parts, sums_);
+}
+
+at::Tensor TensorAxis::leave(const at::Tensor& part, Context& context) const {
+  if (!is_cut()) return part;
+  if (!own_tokens(context)) return reduce_from(context, name_, part, sums_);
+  return reduce_scatter_to(context, name_, part, 1, sums_);
+}
+
+at::Tensor TensorAxis::show(const at::Tensor& x, Context& context) const {
+  return own_tokens(context) ? gather_from(context, name_, x, 1, count_tokens(context), Use::alike) : x;
+}
+
+at::Tensor TensorAxis::take(const at::Tensor& x, Context& context) const {
+  return own_tokens(context) ? scatter_to(context, name_, x, 1) : x;
 }
 
 void TensorAxis::check_enough(int64_t count, const char* things, const std::string& path) const {
@@ -30,8 +77,9 @@ void TensorAxis::cut_columns(const Affine& affine, const std::vector<CutGroup>& 
   if (is_cut()) cut(*affine.weight, 1, groups);
 }
 
-void TensorAxis::sum(Param& param) const {
-  if (is_cut()) param.placements.push_back({name_, Placement::replicated_other_data});
+void TensorAxis::sum(const Params& params) const {
+  if (!is_cut()) return;
+  for (const auto& param : params) param->placements.push_back({name_, Placement::replicated_other_data});
 }
 
 at::Tensor linear_of_parts(const at::Tensor& x, const Affine& affine, const TensorAxis& tensor, Context& context,

@@ -1,26 +1,66 @@
-// Tensor parallelism of a layer: the ranks of a mesh axis share its matrices and see the same samples (Shoeybi et al. 2019).
+// Tensor parallelism of a layer: the ranks of a mesh axis share its matrices and see the same samples (Shoeybi et al. 2019). With
+// sequence parallelism (Korthikanti et al. 2022), each of them has a share of the tokens of the residual stream, outside of the
+// matrices.
 #pragma once
 
+#include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "parts/affine.h"
+#include "zt/base/options.h"
 #include "zt/comm/mesh.h"
 #include "zt/model/axis_ops.h"
 #include "zt/model/layer.h"
 
 namespace zt::nn {
 
+// The types in which the parts of sums travel.
+enum class SumType : uint8_t { fp32, fp64, bf16, fp16 };
+constexpr auto words_of(SumType) {
+  return std::array{"fp32", "fp64", "bf16", "fp16"};
+}
+
+// The options of layers whose matrices can be cut.
+struct TensorOptions {
+  std::shared_ptr<Axis> tensor = {};        // over whose ranks the matrices are cut
+  std::optional<SumType> tp_dtype = {};     // of the parts of sums; nothing: the parameters' type
+  bool sequence_parallel = false;           // of the residual stream each rank has a share of the tokens
+};
+
+// Adds `tensor` and `tp_dtype` to a schema. Options derives from TensorOptions. `cut` says what is cut.
+template <class Options>
+Schema<Options>&& tensor_options(Schema<Options>&& schema, const char* cut = "the matrices are cut") {
+  return std::move(schema)
+      .optional("tensor", &Options::tensor, std::string("mesh axis over whose ranks ") + cut)
+      .optional("tp_dtype", &Options::tp_dtype, "type in which the parts of sums over the axis travel; default: the parameters' type")
+      .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
+}
+
+// Adds `sequence_parallel` to a schema that has these.
+template <class Options>
+Schema<Options>&& stream_options(Schema<Options>&& schema) {
+  return std::move(schema)
+      .optional("sequence_parallel", &Options::sequence_parallel,
+                "between the matrices each rank of the axis has a share of the tokens")
+      .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
+}
+
 // The axis over whose ranks a layer's matrices are cut. A layer without one, or with an axis of one rank, is whole: then the
 // functions change nothing.
 class TensorAxis {
  public:
   TensorAxis() = default;
-  // `path`: of the option, for messages. Throws Misuse for a joined axis.
-  TensorAxis(const std::shared_ptr<Axis>& axis, const std::string& path);
+  // `path`: of the layer, for messages. Throws Misuse for a joined axis.
+  TensorAxis(const TensorOptions& options, const std::string& path);
 
   bool is_cut() const { return ranks_ > 1; }
+  // Returns the axis over which the tokens of the residual stream are cut (Output::cut_over); empty: none.
+  std::string stream_axis() const { return is_stream_cut_ ? name_ : ""; }
+  // Returns which of this rank's tokens it has of the residual stream; nothing if all, as in mode generate.
+  std::optional<Share> own_tokens(Context& context) const;
   int ranks() const { return ranks_; }
   const std::string& name() const { return name_; }
   // Returns what Layer::axes and LayerExtras::tensor_axes return.
@@ -35,19 +75,29 @@ class TensorAxis {
   // Cut a parameter: rows of the weight and its bias, or columns of the weight. The groups are cut each by itself.
   void cut_rows(const Affine& affine, const std::vector<CutGroup>& groups) const;
   void cut_columns(const Affine& affine, const std::vector<CutGroup>& groups) const;
-  // States that the ranks see other data of a whole parameter, so that its gradient is summed over them.
-  void sum(Param& param) const;
+  // States that the ranks see other data of whole parameters, so that their gradients are summed over them.
+  void sum(const Params& params) const;
+  // States it if the ranks have other tokens of the residual stream, on which the parameters work.
+  void sum_over_stream(const Params& params) const {
+    if (is_stream_cut_) sum(params);
+  }
 
-  // Returns x, which is equal on all ranks, for the ranks' parts of the work: gradients are summed in the backward.
-  at::Tensor enter(const at::Tensor& x, Context& context) const { return is_cut() ? copy_to(context, name_, x) : x; }
-  // Returns the sum of the ranks' parts of the result.
-  at::Tensor leave(const at::Tensor& part, Context& context) const { return is_cut() ? reduce_from(context, name_, part) : part; }
+  // Returns x of the residual stream for the ranks' parts of the work: all tokens. Gradients are summed in the backward.
+  at::Tensor enter(const at::Tensor& x, Context& context) const;
+  // Returns the sum of the ranks' parts of a result, for the residual stream.
+  at::Tensor leave(const at::Tensor& part, Context& context) const;
+  // Returns x of the residual stream with all tokens, for layers that know nothing of the axis and do the same on all ranks.
+  at::Tensor show(const at::Tensor& x, Context& context) const;
+  // Returns what such layers have made, equal on all ranks, for the residual stream.
+  at::Tensor take(const at::Tensor& x, Context& context) const;
 
  private:
   void cut(Param& param, int dim, const std::vector<CutGroup>& groups) const;
 
   std::string name_;
   int ranks_ = 1;
+  bool is_stream_cut_ = false;
+  SumDtype sums_ = {};
 };
 
 // Returns x W^T + b [..., out], plus `residual` if it is defined, where each rank has some columns of W and of x. The bias and

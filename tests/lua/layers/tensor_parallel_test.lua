@@ -4,72 +4,16 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local one_rank = require "support.one_rank"
-local comm, nn, optim, pipe, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe", require "zt.zero"
-
+local nn, optim, zero = require "zt.nn", require "zt.optim", require "zt.zero"
+local cut_runs = require "support.cut_runs"
+local batch, model_of, train, MODELS, TOKENS = cut_runs.batch, cut_runs.model_of, cut_runs.train, cut_runs.MODELS, cut_runs.TOKENS
 local ranks = zt.world.size
-local SAMPLES, TOKENS = 4, 9
-local meshes = {comm.mesh{dp = 1, tp = -1}}
-if ranks == 4 then
-  meshes[2] = comm.mesh{dp = 2, tp = 2}
-  meshes[3] = comm.mesh{tp = 2, dp = 2, order = {"tp", "dp"}}
-  meshes[4] = comm.mesh{pp = 2, dp = 1, tp = 2}
-end
-
-local function batch(step, dp, vocab)
-  local generator = zt.generator(step)
-  local tokens = zt.randint(vocab, {SAMPLES, TOKENS}, {generator = generator, dtype = "int64"})
-  local labels = zt.randint(vocab, {SAMPLES, TOKENS}, {generator = generator, dtype = "int64"})
-  labels:narrow(1, 0, 2):fill_(-100)
-  local count = dp and SAMPLES / dp.size or SAMPLES
-  local first = dp and dp.rank * count or 0
-  return {tokens = tokens:narrow(0, first, count):contiguous(), labels = labels:narrow(0, first, count):contiguous()}
-end
-
--- Models of different heads, vocabularies that no number of ranks divides, and all that a layer may have.
-local MODELS = {
-  {family = "gpt2", heads = 3, hidden = 12, vocab = 17, dropout = 0.2},
-  {family = "gpt2", heads = 4, hidden = 16, vocab = 127, tied = false, bias = false},
-  {family = "llama", heads = 6, kv_heads = 3, hidden = 12, head_dim = 4, vocab = 17, qk_norm = true, ffn = 13},
-  {family = "llama", heads = 6, kv_heads = 2, hidden = 12, head_dim = 2, vocab = 19, tied = true, ffn = 11, dropout = 0.1},
-  {family = "llama", heads = 4, kv_heads = 1, hidden = 8, head_dim = 2, vocab = 21, qk_norm = true, ffn = 9, bias = true},
-}
-
-local function model_of(options, tensor, more)
-  local all = {layers = 2, seq = TOKENS, seed = 3, std = 0.3, tensor = tensor}
-  for _, given in ipairs{options, more or {}} do
-    for key, value in pairs(given) do all[key] = value end
-  end
-  return nn.gpt(all)
-end
-
-local function train(options, mesh, how)
-  how = how or {}
-  local program = zt.program(model_of(options, mesh and mesh.tp, how.model), {precision = how.precision or "fp64"})
-  if mesh and how.stages then program = program:apply(pipe.split{axis = how.stages}) end
-  if mesh then program = program:apply(zero.shard{axis = how.dp, stage = how.stage}) end
-  if how.recompute then program = program:apply(zt.recompute{}) end
-  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
-  return one_rank.run(trainer, function(step) return batch(step, mesh and how.dp, options.vocab) end), trainer
-end
+local meshes = cut_runs.meshes()
 
 local TestTensorParallel = {}
 
 function TestTensorParallel:test_trains_as_one_rank()
-  for index, options in ipairs(MODELS) do
-    local wanted, alone = train(options)
-    for number, mesh in ipairs(meshes) do
-      local stages = number == 4 and mesh.pp or nil
-      if options.heads >= mesh.tp.size and not (stages and options.dropout) then
-        for stage = 0, 3 do
-          local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
-          local results, trainer = train(options, mesh,
-                                         {stage = stage, recompute = stage == 2, stages = stages, dp = mesh.dp})
-          one_rank.assert_close(results, wanted, what)
-          one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
-        end
-      end
-    end
-  end
+  cut_runs.compare_with_one_rank()
 end
 
 function TestTensorParallel:test_initial_weights_are_those_of_one_rank()
@@ -131,6 +75,7 @@ function TestTensorParallel:test_single_layers()
     local model = nn.sequential{
       {"embedding", nn.embedding{vocab = 17, hidden = 6, positions = TOKENS, tensor = tensor}},
       {"up", nn.linear{["in"] = 6, out = 10, tensor = tensor, split = cut and "out" or nil}},
+      {"dropout", nn.dropout{p = 0.3, tensor = tensor, columns = cut and 10 or nil}},
       {"down", nn.linear{["in"] = 10, out = 6, tensor = tensor, split = cut and "in" or nil}},
       {"attention", nn.attention{hidden = 6, heads = 6, head_dim = 4, tensor = tensor}},
       {"mlp", nn.mlp{hidden = 6, ffn = 7, tensor = tensor}},
@@ -157,10 +102,40 @@ function TestTensorParallel:test_refusals()
   refused("needs split = \"out\"", nn.linear, {["in"] = 4, out = 4, tensor = tp})
   local embedding = nn.embedding{vocab = 17, hidden = 8, tensor = tp}
   refused("are cut differently", nn.lm_loss, {vocab = 17, hidden = 8, tied = embedding})
+  refused("nn.dropout: with tensor each rank has some columns of h: give `columns`", nn.dropout, {p = 0.1, tensor = tp})
   refused("read different samples", function()
     local program = zt.program(model_of(MODELS[2], tp)):apply(zero.shard{axis = dp})
     zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}}):step(batch(tp.rank, nil, 17))
   end)
+end
+
+-- A trainer that has refused a batch trains on as if it had not been given one.
+function TestTensorParallel:test_refuses_a_batch_before_the_first_communication()
+  local mesh, options = meshes[1], MODELS[2]
+  local function wrong(field, value)
+    local given = batch(1, nil, options.vocab)
+    given[field][1][3] = value
+    return given
+  end
+  local program = zt.program(model_of(options, mesh.tp)):apply(zero.shard{axis = mesh.dp})
+  local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  for _, call in ipairs{"step", "evaluate", "forward"} do
+    local function try(given) trainer[call](trainer, given) end
+    lu.assertErrorMsgContains("token 127 at sample 1, index 3 is outside", try, wrong("tokens", 127))
+    lu.assertErrorMsgContains("label -3 at sample 1, index 3 is neither", try, wrong("labels", -3))
+    lu.assertErrorMsgContains("'tokens'", try, {labels = batch(1, nil, options.vocab).labels})
+  end
+  lu.assertErrorMsgContains("token -1 at sample 1", trainer.infer, trainer, wrong("tokens", -1))
+  trainer:forward(batch(1, nil, options.vocab))
+  trainer:backward()
+  local by_hand = trainer:finish_step()
+  lu.assertEquals(by_hand.step, 0)
+  if ranks > 1 then
+    local given = batch(1, nil, options.vocab)
+    if mesh.tp.rank == 1 then given.segments = zt.zeros_like(given.tokens) end
+    lu.assertErrorMsgContains("have other fields", trainer.step, trainer, given)
+  end
+  lu.assertTrue(trainer:step(batch(1, nil, options.vocab)).loss < by_hand.loss)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestTensorParallel", TestTensorParallel}})

@@ -6,6 +6,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <exception>
@@ -44,8 +45,12 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches) {
 Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const MicroBatches& batches,
                              Mode mode) {
   const RankPlace& place = state.links->place();
+  std::vector<std::string> of_place = place.sample_axes;
+  std::ranges::copy_if(place.split_axes, std::back_inserter(of_place),
+                       [&](const std::string& axis) { return std::ranges::find(place.sample_axes, axis) == place.sample_axes.end(); });
   Contribution mine{.is_counted = place.is_first_of_samples(axes),
                     .group = place.coord.index(place.sample_axes),
+                    .place = place.coord.index(of_place),
                     .trainer = state.links->trainer(),
                     .failure = state.failure};
   if (mode == Mode::train) mine.lr = state.scalars.lr;
@@ -85,6 +90,7 @@ enum CountWord : uint8_t {
   of_trainer,
   is_counted,
   group,
+  place,
   field_names,
   field_values,
   field_shapes,
@@ -159,10 +165,10 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
 }  // namespace
 
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
-  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group;
+  const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group, of_place = adds.place < 0 ? comm.rank() : adds.place;
   const at::Tensor own = at::tensor(
       {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.trainer}, int64_t{adds.is_counted}, of_group,
-       static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes),
+       of_place, static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes),
        std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
       at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
@@ -171,9 +177,16 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
   Counts total;
   std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
   std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
+  std::map<int64_t, int> sharers;                      // by place: its first rank
   check_ranks_alike(comm, first, adds.failure);
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
+    const int sharer = sharers.emplace(theirs[place], rank).first->second;
+    if (first[sharer * words + field_names] != theirs[field_names])
+      misuse(
+          "the ranks {} and {} of '{}' share the work of the same layers on the same samples, and their batches have other fields: give "
+          "all ranks along the axes of cut layers and cut tokens the same batch",
+          sharer, rank, comm.name());
     const int reader = readers.emplace(std::pair(theirs[group], theirs[field_names]), rank).first->second;
     if (first[reader * words + field_values] != theirs[field_values])
       misuse(

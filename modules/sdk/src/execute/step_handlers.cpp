@@ -11,7 +11,7 @@ namespace {
 
 void sum_over_ranks(const std::vector<std::string>& axes, const StepParts& parts, StepState& state) {
   Contribution mine = contribution_of(state, axes, parts.batches, parts.mode);
-  if (parts.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts.batches.all());
+  if (parts.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts.batches.seen());
   try {
     state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts.mode, state.step);
   } catch (const Misuse& error) {
@@ -20,7 +20,10 @@ void sum_over_ranks(const std::vector<std::string>& axes, const StepParts& parts
 }
 
 Work start_count(const Action& action, StepParts& parts, StepState& state) {
-  if (!state.failure) state.counts = parts.batches.counts();
+  if (!state.failure) {
+    parts.batches.check(parts.mode);
+    state.counts = parts.batches.counts();
+  }
   if (const auto axes = action.axes(); !axes.empty()) sum_over_ranks(axes, parts, state);
   if (state.failure) return {};
   if (state.counts.samples == 0) misuse("the global batch has no samples");

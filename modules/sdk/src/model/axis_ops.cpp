@@ -21,44 +21,52 @@ struct Step {
   int64_t dim = 0;      // of shares; of an exchange: the dim that is joined
   int64_t total = 0;    // the size of `dim` over all ranks
   int64_t cut_dim = 0;  // of an exchange
+  SumDtype sums = {};   // of a sum
 };
 
 struct AxisOp {
-  const char* name;  // for messages
   Context* context;
   std::string axis;
   Step forward, backward;
 };
 
-// Runs the steps of one operation. `x` and what is returned are outside of autograd.
+// Starts the steps of an operation. `x` and the results are outside of autograd.
 class Mover {
  public:
-  explicit Mover(const AxisOp& op)
-      : op_(op), comm_(op.context->comm(op.axis)), ranks_(comm_.size()), rank_(op.context->rank_along(op.axis)) {}
+  Mover(Context& context, const std::string& axis, Async async)
+      : context_(context),
+        axis_(axis),
+        async_(async),
+        comm_(context.comm(axis)),
+        ranks_(comm_.size()),
+        rank_(context.rank_along(axis)) {}
 
-  at::Tensor run(const Step& step, const at::Tensor& x) const {
+  Moved start(const Step& step, const at::Tensor& x) const {
     switch (step.move) {
       case Move::same:
-        return x;
-      case Move::sum:
-        return sum(x);
+        return {x, {}};
       case Move::share:
-        return part(x, step.dim, share(step.total, rank_));
+        return {part(x, step.dim, share(step.total, rank_)), {}};
       case Move::joined:
         return joined(x, step.dim, step.total);
-      case Move::share_of_sum:
-        return share_of_sum(x, step.dim, step.total);
       case Move::exchange:
         return exchange(x, step);
+      case Move::sum:
+      case Move::share_of_sum:
+        break;
     }
-    fault("{}: unknown move", op_.name);
+    const at::Tensor parts = step.sums ? x.to(*step.sums) : x;
+    const Moved moved = step.move == Move::sum ? sum(parts) : share_of_sum(parts, step.dim, step.total);
+    if (parts.scalar_type() == x.scalar_type()) return moved;
+    const at::Tensor result = at::empty(moved.result.sizes(), x.options());
+    return {result, then(moved.work, [result, of_parts = moved.result] { result.copy_(of_parts); })};
   }
 
  private:
   Share share(int64_t total, int rank) const { return share_of(total, ranks_, rank); }
   static at::Tensor part(const at::Tensor& x, int64_t dim, Share range) { return x.narrow(dim, range.begin, range.count); }
   void note(int64_t elements, const at::Tensor& x, Pattern pattern) const {
-    op_.context->sent(op_.axis, elements * static_cast<int64_t>(x.element_size()), pattern);
+    context_.sent(axis_, elements * static_cast<int64_t>(x.element_size()), pattern);
   }
   // Returns whether the shares of `dim` have one size and lie one after the other in the memory of the whole.
   bool are_in_place(at::IntArrayRef shape, int64_t dim, int64_t total) const {
@@ -77,55 +85,62 @@ class Mover {
     return is_cleared ? at::zeros(shape, x.options()) : at::empty(shape, x.options());
   }
 
-  at::Tensor sum(const at::Tensor& x) const {
+  Moved sum(const at::Tensor& x) const {
     note(2 * x.numel() * (ranks_ - 1) / ranks_, x, Pattern::collective);
     const at::Tensor in = x.contiguous(), out = at::empty_like(in);
-    if (!x.is_meta()) comm_.all_reduce(out.view({-1}), in.view({-1})).synchronize();
-    return out;
+    if (x.is_meta()) return {out, {}};
+    return {out, keeping(comm_.all_reduce(out.view({-1}), in.view({-1}), ReduceOp::sum, async_), in)};
   }
 
-  at::Tensor joined(const at::Tensor& x, int64_t dim, int64_t total) const {
+  Moved joined(const at::Tensor& x, int64_t dim, int64_t total) const {
     const at::Tensor all = at::empty(with_size(x.sizes(), dim, total), x.options());
     const bool is_in_place = are_in_place(x.sizes(), dim, total);
     const at::Tensor received = is_in_place ? all : rooms(x, dim, total, false);
     note(received.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
-    if (x.is_meta()) return all;
+    if (x.is_meta()) return {all, {}};
     at::Tensor mine = x;
     const int64_t room = share(total, 0).count;
     if (!is_in_place && x.size(dim) < room) {
       mine = at::zeros(with_size(x.sizes(), dim, room), x.options());
       mine.narrow(dim, 0, x.size(dim)).copy_(x);
     }
-    comm_.all_gather(received.view({-1}), mine.contiguous().view({-1})).synchronize();
-    for (int r = 0; r < ranks_ && !is_in_place; ++r) {
-      const Share range = share(total, r);
-      part(all, dim, range).copy_(received[r].narrow(dim, 0, range.count));
-    }
-    return all;
+    mine = mine.contiguous();
+    const Work work = comm_.all_gather(received.view({-1}), mine.view({-1}), async_);
+    if (is_in_place) return {all, keeping(work, mine)};
+    return {all, then(work, [all, received, mine, dim, total, ranks = ranks_] {
+              for (int r = 0; r < ranks; ++r) {
+                const Share range = share_of(total, ranks, r);
+                part(all, dim, range).copy_(received[r].narrow(dim, 0, range.count));
+              }
+            })};
   }
 
-  at::Tensor share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
+  Moved share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
     const bool is_in_place = are_in_place(x.sizes(), dim, total);
     const at::Tensor sent = is_in_place ? x.contiguous() : rooms(x, dim, total, total % ranks_ != 0);
     note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
-    const at::Tensor mine = at::empty(with_size(x.sizes(), dim, share(total, 0).count), x.options());
-    if (!x.is_meta()) {
-      for (int r = 0; r < ranks_ && !is_in_place; ++r) {
-        const Share range = share(total, r);
-        sent[r].narrow(dim, 0, range.count).copy_(part(x, dim, range));
-      }
-      comm_.reduce_scatter(mine.view({-1}), sent.view({-1})).synchronize();
+    const at::Tensor mine = at::empty(with_size(x.sizes(), dim, share(total, 0).count), x.options()),
+                     result = mine.narrow(dim, 0, share(total, rank_).count);
+    if (x.is_meta()) return {result, {}};
+    for (int r = 0; r < ranks_ && !is_in_place; ++r) {
+      const Share range = share(total, r);
+      sent[r].narrow(dim, 0, range.count).copy_(part(x, dim, range));
     }
-    return mine.narrow(dim, 0, share(total, rank_).count);
+    return {result, keeping(comm_.reduce_scatter(mine.view({-1}), sent.view({-1}), ReduceOp::sum, async_), sent)};
   }
 
-  at::Tensor exchange(const at::Tensor& x, const Step& step) const {
+  // Returns the work, which keeps the tensor.
+  static Work keeping(const Work& work, const at::Tensor& tensor) {
+    return then(work, [tensor] {});
+  }
+
+  Moved exchange(const at::Tensor& x, const Step& step) const {
     const int64_t cut_total = x.size(step.cut_dim), cut_count = share(cut_total, rank_).count;
     const at::Tensor all = at::empty(with_size(with_size(x.sizes(), step.dim, step.total), step.cut_dim, cut_count), x.options());
     const int64_t of_row = x.numel() / std::max<int64_t>(1, cut_total);  // elements of x per row of the cut dim
     const int64_t of_joined_row = all.numel() / std::max<int64_t>(1, step.total);
     note((cut_total - cut_count) * of_row, x, Pattern::all_to_all);
-    if (x.is_meta()) return all;
+    if (x.is_meta()) return {all, {}};
     std::vector<int64_t> to_ranks, from_ranks;
     const at::Tensor sent = at::empty({x.numel()}, x.options()), received = at::empty({all.numel()}, x.options());
     int64_t at = 0;
@@ -143,10 +158,12 @@ class Mover {
       place.copy_(received.narrow(0, at, place.numel()).view(place.sizes()));
       at += place.numel();
     }
-    return all;
+    return {all, {}};
   }
 
-  const AxisOp& op_;
+  Context& context_;
+  const std::string& axis_;
+  Async async_;
   Communicator& comm_;
   int ranks_, rank_;
 };
@@ -154,13 +171,14 @@ class Mover {
 struct AxisFunction : torch::autograd::Function<AxisFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* node, const at::Tensor& x, const AxisOp& op) {
     node->saved_data["op"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(op));
-    return Mover(op).run(op.forward, x);
+    return Mover(*op.context, op.axis, Async::no).start(op.forward, x).wait();
   }
 
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* node,
                                                  torch::autograd::variable_list gradients) {
     const auto kept = c10::static_intrusive_pointer_cast<Kept>(node->saved_data.at("op").toCapsule());
-    return {Mover(kept->op).run(kept->op.backward, gradients[0]), {}};
+    const AxisOp& op = kept->op;
+    return {Mover(*op.context, op.axis, Async::no).start(op.backward, gradients[0]).wait(), {}};
   }
 
  private:
@@ -171,7 +189,7 @@ struct AxisFunction : torch::autograd::Function<AxisFunction> {
 };
 
 at::Tensor apply(const AxisOp& op, const at::Tensor& x) {
-  return op.context->comm(op.axis).size() == 1 ? x : AxisFunction::apply(x, op);
+  return op.context->ranks_along(op.axis) == 1 ? x : AxisFunction::apply(x, op);
 }
 
 // Returns the dim, counted from 0.
@@ -182,7 +200,7 @@ int64_t checked_dim(const char* name, const std::string& axis, const at::Tensor&
 }
 
 void check_share(const char* name, Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total) {
-  const int ranks = context.comm(axis).size(), rank = context.rank_along(axis);
+  const int ranks = context.ranks_along(axis), rank = context.rank_along(axis);
   const int64_t wanted = share_of(total, ranks, rank).count;
   if (total < 0 || x.size(dim) != wanted)
     misuse("{} over '{}': the share of {} of rank {} of {} has {} rows in dim {}, got {}", name, axis, total, rank, ranks, wanted,
@@ -191,30 +209,30 @@ void check_share(const char* name, Context& context, const std::string& axis, co
 
 }  // namespace
 
-at::Tensor copy_to(Context& context, const std::string& axis, const at::Tensor& x) {
-  return apply({"copy_to", &context, axis, {Move::same}, {Move::sum}}, x);
+at::Tensor copy_to(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
+  return apply({&context, axis, {Move::same}, {.move = Move::sum, .sums = sums}}, x);
 }
 
-at::Tensor reduce_from(Context& context, const std::string& axis, const at::Tensor& x) {
-  return apply({"reduce_from", &context, axis, {Move::sum}, {Move::same}}, x);
+at::Tensor reduce_from(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
+  return apply({&context, axis, {.move = Move::sum, .sums = sums}, {Move::same}}, x);
 }
 
 at::Tensor scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim) {
   const int64_t dim = checked_dim("scatter_to", axis, x, given_dim), total = x.size(dim);
-  return apply({"scatter_to", &context, axis, {Move::share, dim, total}, {Move::joined, dim, total}}, x);
+  return apply({&context, axis, {Move::share, dim, total}, {Move::joined, dim, total}}, x);
 }
 
-at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim) {
+at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums) {
   const int64_t dim = checked_dim("reduce_scatter_to", axis, x, given_dim), total = x.size(dim);
-  return apply({"reduce_scatter_to", &context, axis, {Move::share_of_sum, dim, total}, {Move::joined, dim, total}}, x);
+  return apply({&context, axis, {Move::share_of_sum, dim, total, 0, sums}, {Move::joined, dim, total}}, x);
 }
 
 at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total,
-                       Use use) {
+                       Use use, SumDtype sums) {
   const int64_t dim = checked_dim("gather_from", axis, x, given_dim);
   check_share("gather_from", context, axis, x, dim, total);
   const Move back = use == Use::alike ? Move::share : Move::share_of_sum;
-  return apply({"gather_from", &context, axis, {Move::joined, dim, total}, {back, dim, total}}, x);
+  return apply({&context, axis, {Move::joined, dim, total}, {back, dim, total, 0, sums}}, x);
 }
 
 at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tensor& x, int64_t joined_dim, int64_t cut_dim,
@@ -222,8 +240,30 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
   const int64_t joined = checked_dim("all_to_all", axis, x, joined_dim), cut = checked_dim("all_to_all", axis, x, cut_dim);
   if (joined == cut) misuse("all_to_all over '{}': joined_dim and cut_dim are both {}: give two", axis, joined);
   check_share("all_to_all", context, axis, x, joined, total);
-  return apply({"all_to_all", &context, axis, {Move::exchange, joined, total, cut}, {Move::exchange, cut, x.size(cut), joined}},
-               x);
+  return apply({&context, axis, {Move::exchange, joined, total, cut}, {Move::exchange, cut, x.size(cut), joined}}, x);
+}
+
+namespace {
+
+Moved start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x) {
+  return context.ranks_along(axis) == 1 ? Moved{x, {}} : Mover(context, axis, Async::yes).start(step, x);
+}
+
+}  // namespace
+
+Moved start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
+  return start(context, axis, {.move = Move::sum, .sums = sums}, x);
+}
+
+Moved start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total) {
+  const int64_t dim = checked_dim("start_gather", axis, x, given_dim);
+  check_share("start_gather", context, axis, x, dim, total);
+  return start(context, axis, {Move::joined, dim, total}, x);
+}
+
+Moved start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums) {
+  const int64_t dim = checked_dim("start_share_of_sum", axis, x, given_dim), total = x.size(dim);
+  return start(context, axis, {Move::share_of_sum, dim, total, 0, sums}, x);
 }
 
 }  // namespace zt

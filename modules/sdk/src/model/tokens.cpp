@@ -2,6 +2,8 @@
 
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
+
 #include "zt/base/error.h"
 
 namespace zt {
@@ -12,10 +14,30 @@ TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
     misuse("samples of {} cannot be cut over the {} ranks of axis '{}': they need at least {}", counted(total, "token"), ranks,
            cut.axis, chunks);
   TokenPlaces places{.total = total, .of_rank = {}, .rank = coord[cut.axis]};
+  int64_t first = 0, last = total;
   for (int rank = 0; rank < ranks; ++rank) {
     std::vector<Share>& ranges = places.of_rank.emplace_back();
-    add_range(ranges, share_of(total, chunks, rank));
-    if (chunks > ranks) add_range(ranges, share_of(total, chunks, chunks - 1 - rank));
+    const Share whole = share_of(total, ranks, rank);
+    if (chunks == ranks) {
+      add_range(ranges, whole);
+      continue;
+    }
+    const int64_t late = whole.count / 2, early = whole.count - late;
+    add_range(ranges, {first, early});
+    add_range(ranges, {last - late, late});
+    first += early;
+    last -= late;
+  }
+  return places;
+}
+
+std::vector<Share> places_in(const std::vector<Share>& ranges, Share part) {
+  std::vector<Share> places;
+  int64_t before = 0;
+  for (const Share& range : ranges) {
+    const int64_t begin = std::max(part.begin, before), end = std::min(part.end(), before + range.count);
+    if (begin < end) add_range(places, {range.begin + begin - before, end - begin});
+    before += range.count;
   }
   return places;
 }

@@ -80,8 +80,12 @@ std::vector<std::string> axes_of_run(const Plan& plan, const RankProgram& progra
   });
   if (!communicates) return {};
   std::vector<std::string> axes = program.split_axes;
-  for (const std::string& axis : plan.data_axes()) {
+  const auto add = [&](const std::string& axis) {
     if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
+  };
+  for (const std::string& axis : plan.data_axes()) add(axis);
+  for (const std::string& axis : plan.model().inner_axes) {
+    if (plan.program().coord().size(axis) > 1) add(axis);
   }
   return axes;
 }

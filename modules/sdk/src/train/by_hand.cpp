@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "execute/counts.h"
+#include "plan/plan_links.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -150,8 +151,20 @@ double ByHand::forward(const Batch& micro_batch) {
         "use trainer:step(batch)",
         micro_batch_);
   }
-  if (is_local_compute(program, action_, end, plan_->model())) forward_or_discard(micro_batch, running, end);
-  else attempt(running, [&] { run_forward(micro_batch, running, end); });
+  if (is_local_compute(program, action_, end, plan_->model())) {
+    or_as_before(
+        "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know nothing of "
+        "this and wait for it",
+        [&] { run_forward(give(micro_batch, running), running, end); });
+  } else if (plan_->model().communicates_within_layers()) {  // in which a rank that has failed could not take part
+    Counts counts;
+    or_as_before("; nothing was changed: call trainer:forward once more, on all ranks, with a micro-batch that is right", [&] {
+      run_together(&runs_.state().links->control(axes_of_run(*plan_, program)), [&] { counts = give(micro_batch, running); });
+    });
+    attempt(running, [&] { run_forward(counts, running, end); });
+  } else {
+    attempt(running, [&] { run_forward(give(micro_batch, running), running, end); });
+  }
   action_ = end;
   phase_ = Phase::forward_done;
   return micro_batch_loss_;
@@ -168,29 +181,31 @@ double ByHand::sum_over_tokens() {
   return mine.item<double>();
 }
 
-void ByHand::run_forward(const Batch& micro_batch, Executor& running, int end) {
+// Takes the fields of the next micro-batch. Returns what its layers count.
+Counts ByHand::give(const Batch& micro_batch, const Executor& running) {
   check_batch(micro_batch);
   if (micro_batch_ == 0) begin_step(micro_batch, running);
-  const Counts counts = runs_.set_micro_batch(micro_batch_, micro_batch);
+  return runs_.set_micro_batch(micro_batch_, micro_batch);
+}
+
+void ByHand::run_forward(const Counts& counts, Executor& running, int end) {
   running.run(runs_.state(), action_, end);
   micro_batch_loss_ = sum_over_tokens();
   counts_.tokens += counts.tokens;
   counts_.samples += counts.samples;
 }
 
-// As run_forward. If it fails, the trainer is as before the call.
-void ByHand::forward_or_discard(const Batch& micro_batch, Executor& running, int end) {
+// Calls `body`, which runs a part of a forward. If it fails, the trainer is as before the call, and the error says so by `advice`.
+void ByHand::or_as_before(const char* advice, const std::function<void()>& body) {
   try {
     const Health::Busy busy(runs_.health());
-    run_forward(micro_batch, running, end);
+    body();
   } catch (const Fault& error) {
     runs_.health().lose(error.what());
     throw;
   } catch (...) {
     if (micro_batch_ > 0) runs_.layers().discard(micro_batch_);
-    rethrow_with(with_advice(std::current_exception(), *plan_),
-                 "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know "
-                 "nothing of this and wait for it");
+    rethrow_with(with_advice(std::current_exception(), *plan_), advice);
   }
 }
 

@@ -31,9 +31,10 @@ class ByHand {
   void attempt(Executor& running, const std::function<void()>& body);
   void share_counts();
   void check_divisor() const;
-  void run_forward(const Batch& micro_batch, Executor& running, int end);
+  Counts give(const Batch& micro_batch, const Executor& running);
+  void run_forward(const Counts& counts, Executor& running, int end);
   double sum_over_tokens();
-  void forward_or_discard(const Batch& micro_batch, Executor& running, int end);
+  void or_as_before(const char* advice, const std::function<void()>& body);
 
   std::shared_ptr<const Plan> plan_;
   ProgramRuns& runs_;

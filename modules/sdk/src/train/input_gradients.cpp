@@ -1,6 +1,7 @@
 // The gradients of the objective with respect to fields of the batch: the forwards and backwards of a training step, and nothing
 // else of it.
 #include <ATen/ops/cat.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -48,16 +49,18 @@ void check_fields(const std::vector<std::string>& fields, const std::vector<Batc
 
 }  // namespace
 
-// Ranks along the split axes read the same fields, each in its own layers.
+// Ranks along the split axes read the same fields, each in its own layers, and ranks along the token axes with other tokens.
 std::map<std::string, at::Tensor> Runner::joined_gradients(const std::vector<Batch>& micro_batches) {
   const auto sums = runs_.parts().input_gradients.end();
-  const auto& split = plan_->main().split_axes;
+  const RankPlace& place = state_.links->place();
+  std::vector<std::vector<std::string>> summed_over{place.split_axes, place.token_axes};
+  std::erase_if(summed_over, [&](const auto& axes) { return place.coord.size(axes) == 1; });
   std::map<std::string, at::Tensor> gradients;
   for (const std::string& name : plan_->program().input_gradients()) {
     const bool has_some = std::ranges::any_of(sums, [&](const auto& each) { return each.first.first == name; });
-    Value::List all_have{has_some};
-    if (!split.empty()) all_have = state_.links->control(split).all_gather_values(has_some);
-    if (std::ranges::none_of(all_have, [](const Value& each) { return *each.get_if<bool>(); }))
+    const at::Tensor readers = at::full({1}, has_some ? 1 : 0, at::kLong);
+    for (const auto& axes : summed_over) state_.links->control(axes).all_reduce(readers, readers).synchronize();
+    if (readers.item<int64_t>() == 0)
       misuse(
           "no gradient flows to the batch field '{}': no layer reads it, or the one that does declares its output with "
           "differentiable = false",
@@ -68,7 +71,7 @@ std::map<std::string, at::Tensor> Runner::joined_gradients(const std::vector<Bat
       parts.push_back(found != sums.end() ? found->second.contiguous() : at::zeros_like(micro_batches[m].at(name)));
     }
     at::Tensor all = at::cat(parts);
-    if (!split.empty()) state_.links->comm(split).all_reduce(all, all).synchronize();
+    for (const auto& axes : summed_over) state_.links->comm(axes).all_reduce(all, all).synchronize();
     gradients[name] = all.div_(state_.grad_divisor);
   }
   return gradients;

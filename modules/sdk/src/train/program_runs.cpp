@@ -120,6 +120,7 @@ Counts ProgramRuns::set_micro_batch(int index, const Batch& batch) {
   const int64_t samples = samples_of(batch);
   const int64_t first = plan_->first_sample(samples) * parts().batches.count() + index * samples;
   parts().batches.set(index, batch, first);
+  parts().batches.check(index, Mode::train);
   const Counts counts = parts().batches.counts(index);
   parts().scale.set_micro_batch(counts);
   return counts;

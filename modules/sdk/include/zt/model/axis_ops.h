@@ -13,24 +13,30 @@
 // | reduce_scatter_to | this rank's share of the sum     | the shares of all ranks, joined                            |
 // | all_to_all        | joins one dim and cuts another   | the same, back                                             |
 //
-// `x` has the communicator's device. With one rank all of them return x. On device meta they compute shapes and send nothing.
-// They note what they send (Context::sent). Errors: Misuse, on the ranks whose x is wrong, for a dim that x does not have or a
-// share of another size. Threads: the rank's thread.
+// `x` has the communicator's device. Where no other rank shares the work (Context::ranks_along), all of them return x. On device
+// meta they compute shapes and send nothing. They note what they send (Context::sent). Errors: Misuse, on the ranks whose x is
+// wrong, for a dim that x does not have or a share of another size. Threads: the rank's thread and, in the backward, that of
+// autograd, while the rank's waits for it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "zt/comm/comm.h"
 #include "zt/model/layer.h"
 
 namespace zt {
 
-at::Tensor copy_to(Context& context, const std::string& axis, const at::Tensor& x);
-at::Tensor reduce_from(Context& context, const std::string& axis, const at::Tensor& x);
+// The dtype in which the parts of a sum travel and are added. The sum is converted back to the dtype of x. Nothing: that of x.
+using SumDtype = std::optional<at::ScalarType>;
+
+at::Tensor copy_to(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
+at::Tensor reduce_from(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
 at::Tensor scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim);
-at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim);
+at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
 
 // How the ranks use what gather_from returns.
 enum class Use : uint8_t {
@@ -41,11 +47,26 @@ constexpr auto words_of(Use) {
   return std::array{"alike", "in_parts"};
 }
 // `total`: the size of `dim` in the result.
-at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total, Use use);
+at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total, Use use,
+                       SumDtype sums = {});
 
 // `x` has this rank's share of `joined_dim`, whose size is `total`, and all of `cut_dim`. The result has all of the first and
 // this rank's share of the second.
 at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tensor& x, int64_t joined_dim, int64_t cut_dim,
                       int64_t total);
+
+// The same moves without autograd, for functions with a backward of their own, which compute while they go on.
+struct Moved {
+  at::Tensor result;  // has its values after `work`
+  Work work;
+  // Waits, and returns the result.
+  at::Tensor wait() const {
+    work.synchronize();
+    return result;
+  }
+};
+Moved start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
+Moved start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total);
+Moved start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
 
 }  // namespace zt

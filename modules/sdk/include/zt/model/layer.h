@@ -5,6 +5,7 @@
 
 #include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -37,6 +38,8 @@ Per parse_per(const std::string& name);  // throws Misuse for another name
 struct Output {
   std::string name = "h";
   bool differentiable = true;
+  // The mesh axis over whose ranks its tokens, dim 1, are cut by share_of in training and evaluation; empty: each rank has all.
+  std::string cut_over = {};
 };
 
 // A term of the objective. Terms of one name, of several layers, are added.
@@ -64,6 +67,8 @@ struct Io {
   std::vector<Output> outputs{Output{}};
   std::vector<LossInfo> losses = {};
   std::vector<StatInfo> stats = {};
+  // By input: the axis over which the tokens of the value must be cut (Output::cut_over). The others must be whole.
+  std::map<std::string, std::string> cut_inputs = {};
 };
 
 // The numbers by which a batch's loss terms are divided: this rank's part. The action COUNT sums them over the ranks.
@@ -112,6 +117,9 @@ class Context {
   // Returns this rank's index along a mesh axis, on which its share of parameters and values depends. A plan runs the layer as
   // one rank after the other, without their communicators: comm(axis).rank() is always that of this process.
   virtual int rank_along(const std::string& axis) { return comm(axis).rank(); }
+  // Returns how many ranks share the layer's work along a mesh axis: 1 along the axis that cuts tokens where samples are whole, as
+  // in mode generate.
+  virtual int ranks_along(const std::string& axis) { return comm(axis).size(); }
 
   // Returns which tokens of the samples this rank has in this micro-batch: all, unless a layer cuts them
   // (LayerExtras::token_cut). Their total is 0 if no field of the batch has tokens.

@@ -100,6 +100,10 @@ struct ModelInfo {
   std::vector<std::string> inner_axes = {};  // whose ranks have the same samples: tensor_axes() of layers, and that of `tokens`
 
   bool is_inner(const std::string& axis) const { return std::ranges::find(inner_axes, axis) != inner_axes.end(); }
+  // Whether a layer communicates within its computation, in which a rank that has failed cannot take part.
+  bool communicates_within_layers() const {
+    return std::ranges::any_of(positions, [](const PositionInfo& info) { return !info.axes.empty() && !info.exchanges; });
+  }
 };
 
 // Returns a table of the model's units, for reports.

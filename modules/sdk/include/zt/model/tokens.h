@@ -15,8 +15,8 @@ namespace zt {
 // How a layer wants the tokens of each sample cut. Plain data.
 struct TokenCut {
   std::string axis;
-  // Whether rank r of n has the chunks r and 2 n - 1 - r of share_of(total, 2 n), so that causal attention has as much to do on
-  // each. If not, it has share_of(total, n).
+  // Whether rank r of n has share_of(total, n, r).count tokens in two chunks, the r-th and the r-th from the end, so that causal
+  // attention has as much to do on each. If not, it has share_of(total, n, r). In both cases no rank has more than the first.
   bool is_balanced = true;
   // The fields of a batch with a number per token, [samples, total, ...]. A batch need not have all of them.
   std::vector<std::string> fields = {"tokens", "labels", "positions", "segments", "loss_mask"};
@@ -35,6 +35,9 @@ struct TokenPlaces {
 TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord);
 // Returns where the tokens are if no axis cuts them.
 TokenPlaces whole_places(int64_t total);
+
+// Returns the places of some of a rank's tokens, which are counted over its ranges: where the tokens `part` of them are.
+std::vector<Share> places_in(const std::vector<Share>& ranges, Share part);
 
 // Returns the elements of dim 1 that lie in the ranges, one range after the other.
 at::Tensor tokens_in(const at::Tensor& field, const std::vector<Share>& ranges);

@@ -63,6 +63,11 @@ const TokenPlaces& LayerContext::tokens() {
   return parts_.batches.tokens(micro_batch);
 }
 
+bool LayerContext::is_whole_along(const std::string& axis) const {
+  const auto& cut = parts_.state.model->tokens;
+  return cut && cut->axis == axis && mode == Mode::generate;
+}
+
 Philox LayerContext::rng(Purpose purpose) const {
   return Philox::keyed(parts_.layers.model().seed(), purpose, static_cast<uint64_t>(position), static_cast<uint64_t>(step));
 }

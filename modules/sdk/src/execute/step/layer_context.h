@@ -21,7 +21,8 @@ class LayerContext : public Context, public ContextExtras {
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return parts_.state.links->comm({axis}); }
   Communicator& control(const std::string& axis) override { return parts_.state.links->control({axis}); }
-  int rank_along(const std::string& axis) override { return parts_.state.links->place().coord[axis]; }
+  int rank_along(const std::string& axis) override { return is_whole_along(axis) ? 0 : parts_.state.links->place().coord[axis]; }
+  int ranks_along(const std::string& axis) override { return is_whole_along(axis) ? 1 : comm(axis).size(); }
   void loss(const std::string& name, at::Tensor sum, Per per) override;
   void stat(const std::string& name, const at::Tensor& values) override;
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override;
@@ -33,6 +34,8 @@ class LayerContext : public Context, public ContextExtras {
 
  private:
   const Batch& fields() const { return parts_.batches.fields(micro_batch); }
+  // Whether the ranks along the axis have all tokens of the same samples, although a layer cuts them in other modes.
+  bool is_whole_along(const std::string& axis) const;
   Forward& mine() const { return parts_.forwards.at(position, micro_batch); }
   Sink sink(int param);
   const at::Tensor& leaf(const std::string& name, const at::Tensor& field);

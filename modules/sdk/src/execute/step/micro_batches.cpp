@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
@@ -17,6 +18,12 @@ int64_t tokens_of(const Batch& batch, const TokenCut& cut) {
     if (found != batch.end() && found->second.dim() > 1) return found->second.size(1);
   }
   return -1;
+}
+
+// Returns an undefined tensor if the batch does not have the field.
+at::Tensor field_of(const Batch& batch, const std::string& name) {
+  const auto found = batch.find(name);
+  return found == batch.end() ? at::Tensor() : found->second;
 }
 
 // Returns the batch with the tokens of this rank, and with `positions`.
@@ -85,12 +92,30 @@ std::vector<Batch> MicroBatches::all() const {
   return micro_batches;
 }
 
+std::vector<Batch> MicroBatches::seen() const {
+  std::vector<Batch> micro_batches;
+  for (int index = 0; index < static_cast<int>(parts_.size()); ++index) micro_batches.push_back(fields(index));
+  return micro_batches;
+}
+
 bool MicroBatches::need_equal_shapes() const {
   for (int position = 0; position < layers_.count(); ++position) {
     const ExchangeLayer* exchange = layers_.exchange(position);
     if (exchange && exchange->needs_equal_batches()) return true;
   }
   return false;
+}
+
+void MicroBatches::check(Mode mode) const {
+  for (int index = 0; index < static_cast<int>(parts_.size()); ++index) check(index, mode);
+}
+
+void MicroBatches::check(int index, Mode mode) const {
+  for (int position = 0; position < layers_.count(); ++position) {
+    if (!layers_.runs(position)) continue;
+    const auto field = [&](const std::string& name) { return field_of(part(index).whole, name); };
+    with_layer_name(position, index, [&] { extras_of(layers_.layer(position)).check_batch(field, mode); });
+  }
 }
 
 Counts MicroBatches::counts() const {
@@ -105,10 +130,7 @@ Counts MicroBatches::counts() const {
 
 Counts MicroBatches::counts(int index) const {
   const Batch& batch = part(index).whole;
-  const auto field = [&](const std::string& name) {
-    const auto found = batch.find(name);
-    return found == batch.end() ? at::Tensor() : found->second;
-  };
+  const auto field = [&](const std::string& name) { return field_of(batch, name); };
   Counts total{.tokens = 0, .samples = samples_of(batch)};
   const std::string* counter = nullptr;
   for (int position = 0; position < layers_.count(); ++position) {

@@ -33,8 +33,13 @@ class MicroBatches {
   int64_t first_sample(int index) const { return part(index).first_sample; }
   // Returns which tokens of the samples `fields` has.
   const TokenPlaces& tokens(int index) const { return part(index).tokens; }
-  std::vector<Batch> all() const;  // those that were given so far, with whole samples
+  // Return those that were given so far, with whole samples, or as layers see them.
+  std::vector<Batch> all() const;
+  std::vector<Batch> seen() const;
 
+  // Throw Misuse if a layer that this rank runs cannot take the fields of a micro-batch.
+  void check(Mode mode) const;
+  void check(int index, Mode mode) const;
   // Return the valid tokens and the samples of all micro-batches, or of one, counted by the layers that this rank runs. Throw
   // Misuse if two loss layers count differently.
   Counts counts() const;
