@@ -32,8 +32,10 @@ struct Setup {
   Result ours() const {
     Result result{at::empty_like(dout), at::empty_like(qkv)};
     const at::Tensor logsumexp = at::empty({samples, kHeads, seq}, at::kFloat);
-    attention_forward(result.out, logsumexp, qkv, inputs);
-    attention_backward(result.dqkv, dout, qkv, result.out, logsumexp, inputs);
+    const AttentionTokens tokens = whole_tokens(seq, {});
+    const AttentionViews in = views_of(qkv, inputs.shape);
+    attention_forward(result.out, logsumexp, in, tokens, inputs);
+    attention_backward(views_of(result.dqkv, inputs.shape), GradientSum::write, dout, in, result.out, logsumexp, tokens, inputs);
     return result;
   }
 

@@ -1,4 +1,4 @@
-// Helpers of forward and backward in attention_tiled.cpp: offsets of heads, masks, and the division into tiles.
+// Helpers of forward and backward in attention_tiled.cpp: addresses of heads, masks, and the division into tiles.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "attention_core.h"
+#include "attention_tiled.h"
 #include "cpu/tile.h"
 
 namespace zt::nn {
@@ -18,86 +18,114 @@ using tile::padded;
 constexpr int64_t kQueries = kPanel;  // rows per tile of scores; more rows would compute more scores that a causal mask discards
 constexpr int64_t kKeys = 512;        // columns per tile of scores; a tile has 64 KiB of float32
 
+// The heads of a view [B, rows, heads D].
+template <class T>
+struct HeadRows {
+  T* data;  // null on device meta
+  int64_t sample_stride, row_stride, head_dim;
+
+  HeadRows(const at::Tensor& view, int64_t dim)
+      : data(static_cast<T*>(const_cast<void*>(view.const_data_ptr()))),  // NOLINT: of a result, or T is const
+        sample_stride(view.stride(0)),
+        row_stride(view.stride(1)),
+        head_dim(dim) {}
+  T* at(int64_t sample, int64_t row, int64_t head) const {
+    return data + sample * sample_stride + row * row_stride + head * head_dim;
+  }
+};
+
 // The tensors and sizes of one call. T is the dtype of the tensors, A the dtype of sums.
 template <class T, class A>
 struct AttentionCall {
-  AttentionInputs inputs;
+  const AttentionRule& rule;
+  const AttentionTokens& tokens;
   Isa isa;
-  const T* qkv;  // null on device meta
+  HeadRows<const T> queries, keys, values;
   at::Device device;
-  int64_t samples, places;
+  int64_t samples, query_count, key_count;
   int64_t head_dim, padded_dim;
   A scale;
+  TileRange needed;  // the keys that a query sees by its place, from the start of a panel
 
-  AttentionCall(const at::Tensor& joined, const AttentionInputs& given, Isa chosen)
-      : inputs(given),
+  AttentionCall(const AttentionViews& in, const AttentionTokens& given, const AttentionRule& of, Isa chosen)
+      : rule(of),
+        tokens(given),
         isa(chosen),
-        qkv(static_cast<const T*>(joined.const_data_ptr())),
-        device(joined.device()),
-        samples(joined.size(0)),
-        places(joined.size(1)),
-        head_dim(given.shape.head_dim),
+        queries(in.queries, of.shape.head_dim),
+        keys(in.keys, of.shape.head_dim),
+        values(in.values, of.shape.head_dim),
+        device(in.queries.device()),
+        samples(in.queries.size(0)),
+        query_count(in.queries.size(1)),
+        key_count(in.keys.size(1)),
+        head_dim(of.shape.head_dim),
         padded_dim(padded(head_dim)),
-        scale(static_cast<A>(1 / std::sqrt(static_cast<double>(head_dim)))) {}
+        scale(static_cast<A>(1 / std::sqrt(static_cast<double>(head_dim)))),
+        needed(from_panel(seen_by({0, query_count}))) {}
 
-  int64_t columns() const { return inputs.shape.columns(); }
-  int64_t out_columns() const { return inputs.shape.heads * head_dim; }
-  // Return the offset in elements of a head in the joined tensor (query heads, then key heads, then value heads), of a head in
-  // the result, and of a row in logsumexp.
-  int64_t joined_at(int64_t sample, int64_t place, int64_t head) const {
-    return (sample * places + place) * columns() + head * head_dim;
+  int64_t out_columns() const { return rule.shape.heads * head_dim; }
+  // Return the offset in elements of a head in the result, and of a row in logsumexp.
+  int64_t out_at(int64_t sample, int64_t row, int64_t head) const {
+    return (sample * query_count + row) * out_columns() + head * head_dim;
   }
-  int64_t out_at(int64_t sample, int64_t place, int64_t head) const {
-    return (sample * places + place) * out_columns() + head * head_dim;
+  int64_t row_at(int64_t sample, int64_t row, int64_t head) const {
+    return (sample * rule.shape.heads + head) * query_count + row;
   }
-  int64_t row_at(int64_t sample, int64_t place, int64_t head) const {
-    return (sample * inputs.shape.heads + head) * places + place;
-  }
-  int64_t key_head(int64_t kv) const { return inputs.shape.heads + kv; }
-  int64_t value_head(int64_t kv) const { return inputs.shape.heads + inputs.shape.kv_heads + kv; }
 
-  const int64_t* segments(int64_t sample) const {
-    return inputs.segments.defined() ? inputs.segments.const_data_ptr<int64_t>() + sample * places : nullptr;
+  static const int64_t* segments(const at::Tensor& of, int64_t sample) {
+    return of.defined() ? of.const_data_ptr<int64_t>() + sample * of.size(1) : nullptr;
+  }
+  static TileRange from_panel(TileRange range) { return {range.begin - range.begin % kPanel, range.end}; }
+  // Returns the keys that queries see by their places.
+  TileRange seen_by(TileRange rows) const {
+    return rule.sees.keys_of(tokens.queries.place(rows.begin), tokens.queries.place(rows.end - 1), tokens.keys, tokens.total);
   }
   // Returns a range of keys that contains all keys visible to the queries of a tile. It begins at the start of a panel.
-  TileRange visible(int64_t sample, TileRange queries) const {
-    TileRange keys = inputs.sees.keys_of(queries, places);
-    if (const int64_t* segment = segments(sample)) {
-      const auto [least, most] = std::minmax_element(segment + queries.begin, segment + queries.end);
-      const auto apart = [&](int64_t j) { return segment[j] < *least || segment[j] > *most; };
-      while (apart(keys.begin)) ++keys.begin;
-      while (apart(keys.end - 1)) --keys.end;
+  TileRange visible(int64_t sample, TileRange rows) const {
+    TileRange seen = seen_by(rows);
+    if (const int64_t* segment = segments(tokens.query_segments, sample)) {
+      const auto [least, most] = std::minmax_element(segment + rows.begin, segment + rows.end);
+      const int64_t* of_keys = segments(tokens.key_segments, sample);
+      const auto apart = [&](int64_t j) { return of_keys[j] < *least || of_keys[j] > *most; };
+      while (seen.begin < seen.end && apart(seen.begin)) ++seen.begin;
+      while (seen.begin < seen.end && apart(seen.end - 1)) --seen.end;
     }
-    keys.begin -= keys.begin % kPanel;
-    return keys;
+    return seen.begin < seen.end ? from_panel(seen) : TileRange{0, 0};
   }
   // Returns the mask of a tile. kept: a buffer of kQueries * kKeys bytes, which is filled if there is dropout.
-  tile::AttentionMask mask(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
-    if (inputs.dropout) fill_kept(sample, head, queries, keys, kept);
-    const int64_t count = keys.end - keys.begin, *segment = segments(sample);
+  tile::AttentionMask mask(int64_t sample, int64_t head, TileRange rows, TileRange columns, uint8_t* kept) const {
+    const int64_t count = columns.end - columns.begin;
+    const int64_t *of_rows = segments(tokens.query_segments, sample), *of_keys = segments(tokens.key_segments, sample);
     tile::AttentionMask mask{.keys = count,
                              .first = {},
                              .end = {},
-                             .query_segments = segment ? segment + queries.begin : nullptr,
-                             .key_segments = segment ? segment + keys.begin : nullptr,
-                             .keep = inputs.dropout ? kept : nullptr,
+                             .query_segments = of_rows ? of_rows + rows.begin : nullptr,
+                             .key_segments = of_keys ? of_keys + columns.begin : nullptr,
+                             .keep = rule.dropout ? kept : nullptr,
                              .keep_row = kKeys,
-                             .keep_scale = inputs.dropout ? inputs.dropout->scale() : 1};
-    for (int64_t i = queries.begin; i < queries.end; ++i) {
-      mask.first[i - queries.begin] = std::max<int64_t>(inputs.sees.first_key(i) - keys.begin, 0);
-      mask.end[i - queries.begin] = std::clamp<int64_t>(inputs.sees.end_key(i, places) - keys.begin, 0, count);
+                             .keep_scale = rule.dropout ? rule.dropout->scale() : 1};
+    for (int64_t i = rows.begin; i < rows.end; ++i) {
+      const int64_t query = tokens.queries.place(i);
+      const TileRange seen = rule.sees.keys_of(query, query, tokens.keys, tokens.total);
+      const int64_t end = std::clamp<int64_t>(seen.end - columns.begin, 0, count);
+      mask.first[i - rows.begin] = std::max<int64_t>(seen.begin - columns.begin, 0);
+      mask.end[i - rows.begin] = end;
+      if (rule.dropout) fill_kept(sample, head, query, {columns.begin, columns.begin + end}, kept + (i - rows.begin) * kKeys);
     }
     return mask;
   }
-  // Fills `kept` for the visible weights of a tile.
-  void fill_kept(int64_t sample, int64_t head, TileRange queries, TileRange keys, uint8_t* kept) const {
-    for (int64_t i = queries.begin; i < queries.end; ++i, kept += kKeys) {
-      const int64_t end = std::min(keys.end, inputs.sees.end_key(i, places));
-      inputs.dropout->fill(kept, sample, ((inputs.first_head + head) * places + i) * places + keys.begin, end - keys.begin);
+  // Fills `kept` for the weights of a query and of some keys, of which those of each range of places have consecutive numbers.
+  void fill_kept(int64_t sample, int64_t head, int64_t query, TileRange columns, uint8_t* kept) const {
+    const int64_t row = ((rule.first_head + head) * tokens.total + query) * tokens.total;
+    int64_t first = 0;  // the first row of a range
+    for (const Share& range : tokens.keys.ranges()) {
+      const int64_t begin = std::max(columns.begin, first), end = std::min(columns.end, first + range.count);
+      if (begin < end) rule.dropout->fill(kept + begin - columns.begin, sample, row + range.begin + begin - first, end - begin);
+      first += range.count;
     }
   }
-  int64_t query_tiles() const { return (places + kQueries - 1) / kQueries; }
-  TileRange query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, places)}; }
+  int64_t query_tiles() const { return (query_count + kQueries - 1) / kQueries; }
+  TileRange query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, query_count)}; }
   // Calls body(range) for each tile of keys.
   template <class Body>
   void for_keys(TileRange visible_keys, const Body& body) const {

@@ -10,22 +10,16 @@ namespace zt::nn {
 
 namespace {
 
-// Counts products of [T, D] by [D, T] for each sample and head, of which a part is needed.
-void count_products(const at::Tensor& qkv, const AttentionInputs& inputs, int products) {
-  const auto T = static_cast<double>(qkv.size(1));
-  const double each = 2 * T * T * static_cast<double>(inputs.shape.head_dim * inputs.shape.heads * qkv.size(0));
-  count_flops(products * each * inputs.sees.share());
-}
-
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
     const AttentionShape& shape = inputs.shape;
     const int64_t B = qkv.size(0), T = qkv.size(1);
     const at::Tensor out = at::empty({B, T, shape.heads * shape.head_dim}, qkv.options());
     const at::Tensor logsumexp = at::empty({B, shape.heads, T}, qkv.options().dtype(wide_dtype(qkv.scalar_type())));
-    if (qkv.is_meta()) count_products(qkv, inputs, 2);
+    const AttentionTokens tokens = whole_tokens(T, inputs.segments);
+    if (qkv.is_meta()) count_products(B, tokens, inputs, 2);
     if (inputs.angles) rotate_heads(qkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::forward);
-    attention_forward(out, logsumexp, qkv, inputs);
+    attention_forward(out, logsumexp, views_of(qkv, shape), tokens, inputs);
     node->save_for_backward({qkv.detach(), out, logsumexp});
     keep(node, std::move(inputs));
     return out;
@@ -37,14 +31,21 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const auto saved = node->get_saved_variables();
     const at::Tensor &qkv = saved[0], &out = saved[1], &logsumexp = saved[2];
     const at::Tensor dqkv = at::empty_like(qkv);
-    if (qkv.is_meta()) count_products(qkv, inputs, 5);
-    attention_backward(dqkv, grads[0].contiguous(), qkv, out, logsumexp, inputs);
+    const AttentionTokens tokens = whole_tokens(qkv.size(1), inputs.segments);
+    if (qkv.is_meta()) count_products(qkv.size(0), tokens, inputs, 5);
+    attention_backward(views_of(dqkv, shape), GradientSum::write, grads[0].contiguous(), views_of(qkv, shape), out, logsumexp,
+                       tokens, inputs);
     if (inputs.angles) rotate_heads(dqkv, *inputs.angles, shape.heads + shape.kv_heads, Turn::back);
     return {dqkv, {}};
   }
 };
 
 }  // namespace
+
+void count_products(int64_t samples, const AttentionTokens& tokens, const AttentionRule& rule, int products) {
+  const double pairs = rule.sees.pairs(tokens.queries, tokens.keys, tokens.total);
+  count_flops(products * 2 * pairs * static_cast<double>(rule.shape.head_dim * rule.shape.heads * samples));
+}
 
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs) {
   if (qkv.numel() == 0) return qkv.narrow(2, 0, inputs.shape.heads * inputs.shape.head_dim);

@@ -36,18 +36,22 @@ struct AttentionShape {
   }
 };
 
-struct AttentionInputs {
+// What does not depend on which tokens a tensor has.
+struct AttentionRule {
   AttentionShape shape;
   Visibility sees;
-  std::optional<Angles> angles;        // rotary positions, if any
-  at::Tensor segments;                 // [B, T] int64: tokens attend only to their own segment; undefined: one segment
   std::optional<DropoutMask> dropout;  // dropout of the weights [B, H, T, T], if any
   int64_t first_head = 0;              // of the query heads among all of the layer, for dropout
 };
 
+struct AttentionInputs : AttentionRule {
+  std::optional<Angles> angles;  // rotary positions, if any
+  at::Tensor segments;           // [B, T] int64: tokens attend only to their own segment; undefined: one segment
+};
+
 // Returns the result of attention [B, T, H D] with autograd. qkv: [B, T, (H + 2K) D] contiguous, float16, bfloat16, float32 or
 // float64, with query heads, then key heads, then value heads. qkv is rotated in place, so the caller must not use it afterwards.
-// Keeps the result, qkv and [B, H, T] for the backward. On meta only shapes are computed, and of `inputs` only `shape` is read.
+// Keeps the result, qkv and [B, H, T] for the backward. On meta only shapes are computed, and no tensor of `inputs` is read.
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs);
 
 }  // namespace zt::nn

@@ -26,7 +26,7 @@ struct RotateFunction : torch::autograd::Function<RotateFunction> {
 
 // Returns the visibility of keys [B or 1, 1, T, T] as bools: element (i, j) is true if query i sees key j, of its own segment.
 at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::Device device) {
-  const at::Tensor seen = inputs.sees.mask(places, device).view({1, 1, places, places});
+  const at::Tensor seen = inputs.sees.mask(RowPlaces::whole(places), RowPlaces::whole(places), device).view({1, 1, places, places});
   if (!inputs.segments.defined()) return seen;
   const at::Tensor segments = inputs.segments.to(device, at::kLong, /*non_blocking=*/true);
   return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));
@@ -65,9 +65,10 @@ at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& input
     return at::scaled_dot_product_attention(parts[0], keys, values, mask, 0, causal, std::nullopt,
                                             is_even && shape.heads != shape.kv_heads);
   };
-  const at::Tensor out = inputs.dropout              ? with_dropout(parts[0], parts[1], parts[2], inputs)
-                         : inputs.segments.defined() ? by_kernel(visibility_mask(inputs, places, qkv.device()), false)
-                                                     : by_kernel(std::nullopt, inputs.sees.causal);
+  const bool needs_mask = inputs.segments.defined() || inputs.sees.window > 0;
+  const at::Tensor out = inputs.dropout ? with_dropout(parts[0], parts[1], parts[2], inputs)
+                         : needs_mask   ? by_kernel(visibility_mask(inputs, places, qkv.device()), false)
+                                        : by_kernel(std::nullopt, inputs.sees.causal);
   return out.transpose(1, 2).reshape({samples, places, shape.heads * shape.head_dim});
 }
 

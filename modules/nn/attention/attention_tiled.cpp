@@ -14,18 +14,18 @@ namespace zt::nn {
 
 namespace {
 
-// Computes tiles of queries of the forward, one at a time.
-template <class T, class A>
+// Computes tiles of queries of the forward, one at a time. O is the dtype of the result.
+template <class T, class A, class O>
 class AttentionForward {
  public:
-  AttentionForward(const AttentionCall<T, A>& call, T* out, A* logsumexp) : call_(call), out_(out), logsumexp_(logsumexp) {}
+  AttentionForward(const AttentionCall<T, A>& call, O* out, A* logsumexp) : call_(call), out_(out), logsumexp_(logsumexp) {}
 
   // Computes tile number `index` of all. Tiles that share a key head have consecutive numbers.
   void run(int64_t index) {
     const auto& c = call_;
     const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: number of the pair (sample, head)
-    const int64_t sample = row / c.inputs.shape.heads, head = row % c.inputs.shape.heads;
-    load_keys(sample, c.inputs.shape.kv_of(head));
+    const int64_t sample = row / c.rule.shape.heads, head = row % c.rule.shape.heads;
+    load_keys(sample, c.rule.shape.kv_of(head));
     run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
   }
 
@@ -36,25 +36,31 @@ class AttentionForward {
 
   void load_keys(int64_t sample, int64_t kv) {
     const auto& c = call_;
-    const int64_t pair = sample * c.inputs.shape.kv_heads + kv;
+    const int64_t pair = sample * c.rule.shape.kv_heads + kv;
     if (pair == loaded_) return;
     loaded_ = pair;
-    const T *key = c.qkv + c.joined_at(sample, 0, c.key_head(kv)), *value = c.qkv + c.joined_at(sample, 0, c.value_head(kv));
-    tile::load(c.isa, values_, key, c.columns(), c.places, c.head_dim, A(1));
-    tile::transpose(c.isa, keys_, values_, c.places, c.head_dim);
-    tile::load(c.isa, values_, value, c.columns(), c.places, c.head_dim, A(1));
+    const int64_t first = c.needed.begin, count = c.needed.end - first;
+    A *keys = keys_ + first * c.padded_dim, *values = values_ + first * c.padded_dim;
+    tile::load(c.isa, values, c.keys.at(sample, first, kv), c.keys.row_stride, count, c.head_dim, A(1));
+    tile::transpose(c.isa, keys, values, count, c.head_dim);
+    tile::load(c.isa, values, c.values.at(sample, first, kv), c.values.row_stride, count, c.head_dim, A(1));
   }
 
   void run_tile(int64_t sample, int64_t head, TileRange queries) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin;
-    A largest[kQueries], sum[kQueries], reciprocal[kQueries];
+    const TileRange visible = c.visible(sample, queries);
+    A largest[kQueries], sum[kQueries];
     std::fill_n(largest, kQueries, -std::numeric_limits<A>::infinity());
     std::fill_n(sum, kQueries, A(0));
-    tile::load(c.isa, mixed_, c.qkv + c.joined_at(sample, queries.begin, head), c.columns(), rows, c.head_dim, c.scale);
+    if (visible.begin == visible.end) {
+      std::fill_n(mixed_, rows * c.padded_dim, A(0));
+      return store(sample, head, queries, largest, sum);
+    }
+    tile::load(c.isa, mixed_, c.queries.at(sample, queries.begin, head), c.queries.row_stride, rows, c.head_dim, c.scale);
     tile::transpose(c.isa, queries_, mixed_, rows, c.head_dim);
     bool later = false;
-    c.for_keys(c.visible(sample, queries), [&](TileRange keys) {
+    c.for_keys(visible, [&](TileRange keys) {
       const int64_t count = keys.end - keys.begin;
       tile::multiply<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
                                 kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
@@ -64,74 +70,113 @@ class AttentionForward {
                                 kPanel, rows, c.padded_dim, count, later});
       later = true;
     });
+    store(sample, head, queries, largest, sum);
+  }
+
+  // Stores the result of a tile from the sums over all keys. A row that sees no key has the sum 0, and the weighted sum 0.
+  void store(int64_t sample, int64_t head, TileRange queries, const A* largest, const A* sum) {
+    const auto& c = call_;
+    const int64_t rows = queries.end - queries.begin;
+    A reciprocal[kQueries];
     A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
     for (int64_t i = 0; i < rows; ++i) {
       logsumexp[i] = largest[i] + std::log(sum[i]);
-      reciprocal[i] = 1 / sum[i];
+      reciprocal[i] = sum[i] == 0 ? A(0) : 1 / sum[i];
     }
-    T* out = out_ + c.out_at(sample, queries.begin, head);
+    O* out = out_ + c.out_at(sample, queries.begin, head);
     tile::store(c.isa, out, c.out_columns(), mixed_, rows, c.head_dim, reciprocal, A(1));
   }
 
   const AttentionCall<T, A>& call_;
-  T* out_;
+  O* out_;
   A* logsumexp_;
-  int64_t score_row_ = padded(std::min(call_.places, kKeys)) + tile::kChunk;
+  int64_t score_row_ = padded(std::min(call_.key_count, kKeys)) + tile::kChunk;
   Scratch<A> scratch_{call_.device};
-  A* keys_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
-  A* values_ = scratch_.take(call_.places * call_.padded_dim);
+  A* keys_ = scratch_.take(padded(call_.key_count, kPanel) * call_.padded_dim);
+  A* values_ = scratch_.take(call_.key_count * call_.padded_dim);
   A* queries_ = scratch_.take(kQueries * call_.padded_dim);
   A* scores_ = scratch_.take(kQueries * score_row_);
   A* mixed_ = scratch_.take(kQueries * call_.padded_dim);
-  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.inputs.dropout ? kQueries * kKeys : 0);
+  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.rule.dropout ? kQueries * kKeys : 0);
   int64_t loaded_ = -1;  // number of the pair (sample, key head) whose keys and values are loaded
 };
 
-// Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels.
-template <class T, class A>
+// Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels. G is the dtype of
+// the gradients.
+template <class T, class A, class G>
 class AttentionBackward {
  public:
-  AttentionBackward(const AttentionCall<T, A>& call, T* dqkv, const T* dout, const T* out, const A* logsumexp)
-      : call_(call), dqkv_(dqkv), dout_(dout), out_(out), logsumexp_(logsumexp) {}
+  struct Gradients {
+    HeadRows<G> queries, keys, values;
+    GradientSum sum;
+  };
+  AttentionBackward(const AttentionCall<T, A>& call, const Gradients& grads, const T* dout, const T* out, const A* logsumexp)
+      : call_(call), grads_(grads), dout_(dout), out_(out), logsumexp_(logsumexp) {}
 
   // Computes pair number `pair`: all query heads of a sample that share one key head.
   void run(int64_t pair) {
     const auto& c = call_;
-    const int64_t sample = pair / c.inputs.shape.kv_heads, kv = pair % c.inputs.shape.kv_heads;
-    const int64_t key_at = c.joined_at(sample, 0, c.key_head(kv)), value_at = c.joined_at(sample, 0, c.value_head(kv));
-    tile::load(c.isa, keys_, c.qkv + key_at, c.columns(), c.places, c.head_dim, A(1));
-    tile::transpose(c.isa, keys_across_, keys_, c.places, c.head_dim);
-    tile::load(c.isa, dvalues_, c.qkv + value_at, c.columns(), c.places, c.head_dim, A(1));
-    tile::transpose(c.isa, values_across_, dvalues_, c.places, c.head_dim);
-    std::fill_n(dkeys_, c.places * c.padded_dim, A(0));
-    std::fill_n(dvalues_, c.places * c.padded_dim, A(0));
-    const Share heads = c.inputs.shape.heads_of(kv);
+    const int64_t sample = pair / c.rule.shape.kv_heads, kv = pair % c.rule.shape.kv_heads;
+    const int64_t first = c.needed.begin, count = c.needed.end - first, at = first * c.padded_dim;
+    tile::load(c.isa, keys_ + at, c.keys.at(sample, first, kv), c.keys.row_stride, count, c.head_dim, A(1));
+    tile::transpose(c.isa, keys_across_ + at, keys_ + at, count, c.head_dim);
+    tile::load(c.isa, dvalues_ + at, c.values.at(sample, first, kv), c.values.row_stride, count, c.head_dim, A(1));
+    tile::transpose(c.isa, values_across_ + at, dvalues_ + at, count, c.head_dim);
+    begin(dkeys_, grads_.keys, sample, kv);
+    begin(dvalues_, grads_.values, sample, kv);
+    const Share heads = c.rule.shape.heads_of(kv);
     for (int64_t head = heads.begin; head < heads.end(); ++head) {
       for (int64_t i = 0; i < c.query_tiles(); ++i) run_tile(sample, head, c.query_tile(i));
     }
-    tile::store<A>(c.isa, dqkv_ + key_at, c.columns(), dkeys_, c.places, c.head_dim, nullptr, A(1));
-    tile::store<A>(c.isa, dqkv_ + value_at, c.columns(), dvalues_, c.places, c.head_dim, nullptr, A(1));
+    end(dkeys_, grads_.keys, sample, kv);
+    end(dvalues_, grads_.values, sample, kv);
   }
 
  private:
+  // Sets the sum of a gradient of keys or values to 0, or to the earlier gradient.
+  void begin(A* sum, const HeadRows<G>& grad, int64_t sample, int64_t kv) {
+    const auto& c = call_;
+    if (grads_.sum == GradientSum::write) return void(std::fill_n(sum, c.key_count * c.padded_dim, A(0)));
+    tile::load(c.isa, sum, grad.at(sample, 0, kv), grad.row_stride, c.key_count, c.head_dim, A(1));
+  }
+  void end(const A* sum, const HeadRows<G>& grad, int64_t sample, int64_t kv) {
+    const auto& c = call_;
+    tile::store<A>(c.isa, grad.at(sample, 0, kv), grad.row_stride, sum, c.key_count, c.head_dim, nullptr, A(1));
+  }
+
   void run_tile(int64_t sample, int64_t head, TileRange queries) {
     const auto& c = call_;
-    const int64_t rows = queries.end - queries.begin, query_at = c.joined_at(sample, queries.begin, head);
-    const int64_t out_at = c.out_at(sample, queries.begin, head);
+    const int64_t rows = queries.end - queries.begin, out_at = c.out_at(sample, queries.begin, head);
+    const TileRange visible = c.visible(sample, queries);
+    if (visible.begin == visible.end) {
+      std::fill_n(dqueries_, rows * c.padded_dim, A(0));
+      return store_queries(sample, head, queries);
+    }
     A dots[kQueries];
-    tile::load(c.isa, queries_, c.qkv + query_at, c.columns(), rows, c.head_dim, c.scale);
+    tile::load(c.isa, queries_, c.queries.at(sample, queries.begin, head), c.queries.row_stride, rows, c.head_dim, c.scale);
     tile::load(c.isa, mixed_, out_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
     tile::load(c.isa, dmixed_, dout_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
     tile::transpose(c.isa, queries_across_, queries_, rows, c.head_dim);
     tile::transpose(c.isa, dmixed_across_, dmixed_, rows, c.head_dim);
     tile::row_dots<A>(c.isa, dots, mixed_, dmixed_, rows, c.head_dim);
     bool later = false;
-    c.for_keys(c.visible(sample, queries), [&](TileRange keys) {
+    c.for_keys(visible, [&](TileRange keys) {
       const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
       run_keys(c.mask(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
       later = true;
     });
-    tile::store<A>(c.isa, dqkv_ + query_at, c.columns(), dqueries_, rows, c.head_dim, nullptr, c.scale);
+    store_queries(sample, head, queries);
+  }
+
+  void store_queries(int64_t sample, int64_t head, TileRange queries) {
+    const auto& c = call_;
+    const int64_t rows = queries.end - queries.begin;
+    G* to = grads_.queries.at(sample, queries.begin, head);
+    if (grads_.sum == GradientSum::write)
+      return tile::store<A>(c.isa, to, grads_.queries.row_stride, dqueries_, rows, c.head_dim, nullptr, c.scale);
+    tile::load(c.isa, mixed_, to, grads_.queries.row_stride, rows, c.head_dim, A(1));
+    for (int64_t i = 0; i < rows * c.padded_dim; ++i) mixed_[i] += dqueries_[i] * c.scale;
+    tile::store<A>(c.isa, to, grads_.queries.row_stride, mixed_, rows, c.head_dim, nullptr, A(1));
   }
 
   void run_keys(const tile::AttentionMask& mask, int64_t rows, TileRange keys, const A* logsumexp, const A* dots, bool later) {
@@ -155,16 +200,16 @@ class AttentionBackward {
   }
 
   const AttentionCall<T, A>& call_;
-  T* dqkv_;
+  Gradients grads_;
   const T *dout_, *out_;
   const A* logsumexp_;
-  int64_t score_row_ = padded(std::min(call_.places, kKeys)) + tile::kChunk;
+  int64_t score_row_ = padded(std::min(call_.key_count, kKeys)) + tile::kChunk;
   Scratch<A> scratch_{call_.device};
-  A* keys_ = scratch_.take(call_.places * call_.padded_dim);
-  A* keys_across_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
-  A* values_across_ = scratch_.take(padded(call_.places, kPanel) * call_.padded_dim);
-  A* dkeys_ = scratch_.take(call_.places * call_.padded_dim);
-  A* dvalues_ = scratch_.take(call_.places * call_.padded_dim);
+  A* keys_ = scratch_.take(call_.key_count * call_.padded_dim);
+  A* keys_across_ = scratch_.take(padded(call_.key_count, kPanel) * call_.padded_dim);
+  A* values_across_ = scratch_.take(padded(call_.key_count, kPanel) * call_.padded_dim);
+  A* dkeys_ = scratch_.take(call_.key_count * call_.padded_dim);
+  A* dvalues_ = scratch_.take(call_.key_count * call_.padded_dim);
   A* queries_ = scratch_.take(kQueries * call_.padded_dim);
   A* dqueries_ = scratch_.take(kQueries * call_.padded_dim);
   A* queries_across_ = scratch_.take(kQueries * call_.padded_dim);
@@ -173,7 +218,7 @@ class AttentionBackward {
   A* dmixed_ = scratch_.take(kQueries * call_.padded_dim);
   A* weights_ = scratch_.take(kQueries * score_row_);
   A* dscores_ = scratch_.take(kQueries * score_row_);
-  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.inputs.dropout ? kQueries * kKeys : 0);
+  std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.rule.dropout ? kQueries * kKeys : 0);
 };
 
 // Calls body(T{}, A{}), where T is the dtype of x and A the type of the arithmetic. Throws Misuse for other dtypes.
@@ -210,23 +255,46 @@ T* data_of(const at::Tensor& tensor) {
   return static_cast<T*>(tensor.data_ptr());
 }
 
+// Calls body(R{}), where R is T or A, whichever the results have.
+template <class T, class A, class Body>
+void for_result(const at::Tensor& result, const at::Tensor& in, const Body& body) {
+  if (result.scalar_type() == in.scalar_type()) body(T{});
+  else body(A{});
+}
+
 }  // namespace
 
-void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor& qkv, const AttentionInputs& inputs,
-                       Isa isa) {
-  for_dtypes(qkv, [&]<class T, class A>(T, A) {
-    const AttentionCall<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.heads * call.query_tiles(), call.device,
-              [&] { return AttentionForward<T, A>(call, data_of<T>(out), data_of<A>(logsumexp)); });
+AttentionViews views_of(const at::Tensor& joined, const AttentionShape& shape) {
+  const int64_t queries = shape.heads * shape.head_dim, keys = shape.kv_heads * shape.head_dim;
+  return {joined.narrow(2, 0, queries), joined.narrow(2, queries, keys), joined.narrow(2, queries + keys, keys)};
+}
+
+AttentionTokens whole_tokens(int64_t total, const at::Tensor& segments) {
+  return {RowPlaces::whole(total), RowPlaces::whole(total), total, segments, segments};
+}
+
+void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
+                       const AttentionRule& rule, Isa isa) {
+  for_dtypes(in.queries, [&]<class T, class A>(T, A) {
+    const AttentionCall<T, A> call(in, tokens, rule, isa);
+    for_result<T, A>(out, in.queries, [&]<class O>(O) {
+      for_tasks(call.samples * rule.shape.heads * call.query_tiles(), call.device,
+                [&] { return AttentionForward<T, A, O>(call, data_of<O>(out), data_of<A>(logsumexp)); });
+    });
   });
 }
 
-void attention_backward(const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv, const at::Tensor& out,
-                        const at::Tensor& logsumexp, const AttentionInputs& inputs, Isa isa) {
-  for_dtypes(qkv, [&]<class T, class A>(T, A) {
-    const AttentionCall<T, A> call(qkv, inputs, isa);
-    for_tasks(call.samples * inputs.shape.kv_heads, call.device, [&] {
-      return AttentionBackward<T, A>(call, data_of<T>(dqkv), data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp));
+void attention_backward(const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in,
+                        const at::Tensor& out, const at::Tensor& logsumexp, const AttentionTokens& tokens,
+                        const AttentionRule& rule, Isa isa) {
+  for_dtypes(in.queries, [&]<class T, class A>(T, A) {
+    const AttentionCall<T, A> call(in, tokens, rule, isa);
+    for_result<T, A>(grads.queries, in.queries, [&]<class G>(G) {
+      using Task = AttentionBackward<T, A, G>;
+      const auto rows = [&](const at::Tensor& view) { return HeadRows<G>(view, rule.shape.head_dim); };
+      const typename Task::Gradients to{rows(grads.queries), rows(grads.keys), rows(grads.values), sum};
+      for_tasks(call.samples * rule.shape.kv_heads, call.device,
+                [&] { return Task(call, to, data_of<T>(dout), data_of<T>(out), data_of<A>(logsumexp)); });
     });
   });
 }

@@ -75,10 +75,11 @@ ZT_INLINE void softmax_row(A* scores, const AttentionMask& mask, int64_t i, cons
 template <class A>
 ZT_INLINE void softmax_backward_row(A* scores, A* grads, const AttentionMask& mask, int64_t i, A logsumexp, A dot) {
   const int64_t width = mask.end[i], chunks = padded(width);
+  const A origin = logsumexp == -std::numeric_limits<A>::infinity() ? A(0) : logsumexp;  // of a row that sees no key at all
   hide(scores, mask, i, width);
   drop(grads, mask, i, width);
   for (int64_t j = 0; j < chunks; ++j) {
-    scores[j] = exponential(scores[j] - logsumexp);
+    scores[j] = exponential(scores[j] - origin);
     grads[j] = scores[j] * (grads[j] - dot);
   }
   drop(scores, mask, i, width);

@@ -27,6 +27,7 @@ struct TiledCase {
   int64_t samples = 2, places = 5;
   AttentionShape shape{2, 2, 8};
   bool causal = true, segments = false, dropout = false;
+  int64_t window = 0;
 };
 
 struct Outcome {
@@ -40,7 +41,7 @@ at::Tensor random_values(at::IntArrayRef shape, at::ScalarType dtype) {
 AttentionInputs inputs_of(const TiledCase& c) {
   AttentionInputs inputs;
   inputs.shape = c.shape;
-  inputs.sees.causal = c.causal;
+  inputs.sees = {c.causal, c.window};
   // Documents of 7 or more tokens, whose segment numbers do not ascend.
   if (c.segments)
     inputs.segments = at::arange(c.places).floor_divide(7 + c.places / 5).mul(5).remainder(7).repeat({c.samples, 1});
@@ -83,6 +84,7 @@ Reference reference(const TiledCase& c, const AttentionInputs& inputs, const Out
   at::Tensor scores = heads[0].transpose(1, 2).matmul(shared(heads[1]).transpose(2, 3)) / std::sqrt(static_cast<double>(D));
   at::Tensor hidden = at::zeros({1, 1, c.places, c.places}, at::kBool);
   if (c.causal) hidden = at::ones({1, 1, c.places, c.places}, at::kBool).triu(1);
+  if (c.window) hidden = hidden.logical_or(at::ones({c.places, c.places}, at::kBool).tril(-c.window));
   if (c.segments) hidden = hidden.logical_or(inputs.segments.unsqueeze(2).ne(inputs.segments.unsqueeze(1)).unsqueeze(1));
   const at::Tensor weights = scores.masked_fill(hidden, -std::numeric_limits<double>::infinity()).softmax(-1);
   const at::Tensor dropped = c.dropout ? weights * inputs.dropout->mask(weights.sizes()) * keep_scale(inputs) : weights;
@@ -113,7 +115,7 @@ double gap(const at::Tensor& got, const at::Tensor& expected) {
 void expect_close(const TiledCase& c, at::ScalarType dtype) {
   SCOPED_TRACE(testing::Message() << c10::toString(dtype) << " B " << c.samples << " T " << c.places << " H " << c.shape.heads
                                   << " K " << c.shape.kv_heads << " D " << c.shape.head_dim << " causal " << c.causal
-                                  << " segments " << c.segments << " dropout " << c.dropout);
+                                  << " segments " << c.segments << " dropout " << c.dropout << " window " << c.window);
   const AttentionInputs inputs = inputs_of(c);
   const Outcome got = run_core(c, inputs, dtype);
   const Reference ref = reference(c, inputs, got);
@@ -166,6 +168,16 @@ TEST(AttentionTiled, SegmentsAndDropout) {
   }
 }
 
+TEST(AttentionTiled, Windows) {
+  for (const auto dtype : kDtypes) {
+    for (const int64_t window : {1, 2, 31, 32, 40, 70, 100}) {
+      expect_close({.places = 70, .window = window}, dtype);
+      expect_close({.places = 70, .shape = {4, 2, 20}, .segments = true, .dropout = true, .window = window}, dtype);
+    }
+  }
+  expect_close({.samples = 1, .places = 1100, .shape = {1, 1, 8}, .window = 600}, at::kFloat);
+}
+
 // There are more keys than in a tile. With segments, some rows see no key of the first tile.
 TEST(AttentionTiled, SeveralTilesOfKeys) {
   for (const auto dtype : {at::kDouble, at::kFloat}) {
@@ -196,8 +208,10 @@ std::vector<at::Tensor> raw(const at::Tensor& qkv, const at::Tensor& dout, const
   const at::Tensor out = at::empty_like(dout), dqkv = at::empty_like(qkv);
   const auto wide = qkv.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const at::Tensor logsumexp = at::empty({qkv.size(0), inputs.shape.heads, qkv.size(1)}, wide);
-  attention_forward(out, logsumexp, qkv, inputs, isa);
-  attention_backward(dqkv, dout, qkv, out, logsumexp, inputs, isa);
+  const AttentionTokens tokens = whole_tokens(qkv.size(1), inputs.segments);
+  const AttentionViews in = views_of(qkv, inputs.shape);
+  attention_forward(out, logsumexp, in, tokens, inputs, isa);
+  attention_backward(views_of(dqkv, inputs.shape), GradientSum::write, dout, in, out, logsumexp, tokens, inputs, isa);
   return {out, logsumexp, dqkv};
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "cpu/tile.h"
 
@@ -13,19 +14,39 @@ namespace {
 
 TEST(Visibility, IsOneRuleInAllForms) {
   constexpr int64_t kPlaces = 9;
-  for (const bool causal : {true, false}) {
-    const Visibility sees{.causal = causal};
-    const at::Tensor mask = sees.mask(kPlaces, at::kCPU);
-    for (int64_t i = 0; i < kPlaces; ++i) {
-      for (int64_t j = 0; j < kPlaces; ++j) {
-        EXPECT_EQ(mask[i][j].item<bool>(), j >= sees.first_key(i) && j < sees.end_key(i, kPlaces)) << i << ", " << j;
+  const RowPlaces whole = RowPlaces::whole(kPlaces), some({{1, 2}, {4, 3}, {8, 1}});
+  for (const Visibility sees : {Visibility{true}, Visibility{false}, Visibility{true, 1}, Visibility{true, 3}, Visibility{true, 9}}) {
+    for (const auto& [queries, keys] : {std::pair(whole, whole), {some, whole}, {whole, some}, {some, some}}) {
+      const at::Tensor mask = sees.mask(queries, keys, at::kCPU);
+      double pairs = 0;
+      for (int64_t i = 0; i < queries.rows(); ++i) {
+        const int64_t query = queries.place(i);
+        const TileRange seen = sees.keys_of(query, query, keys, kPlaces);
+        for (int64_t j = 0; j < keys.rows(); ++j) {
+          const int64_t key = keys.place(j);
+          const bool is_seen = sees.causal ? key <= query && (!sees.window || key > query - sees.window) : true;
+          EXPECT_EQ(mask[i][j].item<bool>(), is_seen) << query << ", " << key;
+          EXPECT_EQ(j >= seen.begin && j < seen.end, is_seen) << query << ", " << key;
+          if (is_seen) pairs += sees.causal && key == query ? 0.5 : 1;
+        }
       }
+      EXPECT_EQ(sees.pairs(queries, keys, kPlaces), pairs);
     }
-    const TileRange keys = sees.keys_of({2, 5}, kPlaces);
-    EXPECT_EQ(keys.begin, 0);
-    EXPECT_EQ(keys.end, causal ? 5 : kPlaces);
-    EXPECT_EQ(sees.share(), causal ? 0.5 : 1);
   }
+  EXPECT_EQ(Visibility{true}.pairs(whole, whole, kPlaces), 0.5 * kPlaces * kPlaces);
+}
+
+TEST(Visibility, PlacesOfRows) {
+  const RowPlaces places({{1, 2}, {4, 3}});
+  EXPECT_EQ(places.rows(), 5);
+  for (const auto& [row, place] : {std::pair(0, 1), {1, 2}, {2, 4}, {4, 6}}) {
+    EXPECT_EQ(places.place(row), place);
+    EXPECT_EQ(places.rows_before(place), row);
+  }
+  EXPECT_EQ(places.rows_before(0), 0);
+  EXPECT_EQ(places.rows_before(3), 2);
+  EXPECT_EQ(places.rows_before(100), 5);
+  EXPECT_EQ(RowPlaces().rows(), 0);
 }
 
 // Each row of a tile has its own first key and end. A row may see no key of the tile. Of 20 terms with an error of a few 2^-53
