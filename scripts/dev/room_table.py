@@ -69,6 +69,7 @@ ROOMS = {
         ("cuda",),
         ("parts",),
         ("attention",),
+        ("context",),
         ("norms",),
         ("layers",),
         ("losses",),

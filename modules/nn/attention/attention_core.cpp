@@ -10,6 +10,21 @@ namespace zt::nn {
 
 namespace {
 
+struct RotateFunction : torch::autograd::Function<RotateFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
+    rotate_heads(qkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::forward);
+    node->mark_dirty({qkv});
+    keep(node, std::move(inputs));
+    return qkv;
+  }
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& inputs = kept<AttentionInputs>(node);
+    const at::Tensor dqkv = grads[0].clone(at::MemoryFormat::Contiguous);  // a copy, because autograd may share grads[0]
+    rotate_heads(dqkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::back);
+    return {dqkv, {}};
+  }
+};
+
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
     const AttentionShape& shape = inputs.shape;
@@ -45,6 +60,10 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 void count_products(int64_t samples, const AttentionTokens& tokens, const AttentionRule& rule, int products) {
   const double pairs = rule.sees.pairs(tokens.queries, tokens.keys, tokens.total);
   count_flops(products * 2 * pairs * static_cast<double>(rule.shape.head_dim * rule.shape.heads * samples));
+}
+
+at::Tensor rotate_joined(const at::Tensor& qkv, const AttentionInputs& inputs) {
+  return RotateFunction::apply(qkv, inputs);
 }
 
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs) {

@@ -54,4 +54,7 @@ struct AttentionInputs : AttentionRule {
 // Keeps the result, qkv and [B, H, T] for the backward. On meta only shapes are computed, and no tensor of `inputs` is read.
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs);
 
+// Rotates the query heads and key heads of qkv in place by inputs.angles, which must be given, with autograd. Returns qkv.
+at::Tensor rotate_joined(const at::Tensor& qkv, const AttentionInputs& inputs);
+
 }  // namespace zt::nn

@@ -3,26 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "parts/function.h"
 
 namespace zt::nn {
 
 namespace {
-
-struct RotateFunction : torch::autograd::Function<RotateFunction> {
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& qkv, AttentionInputs inputs) {
-    rotate_heads(qkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::forward);
-    node->mark_dirty({qkv});
-    keep(node, std::move(inputs));
-    return qkv;
-  }
-  static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto& inputs = kept<AttentionInputs>(node);
-    const at::Tensor dqkv = grads[0].clone(at::MemoryFormat::Contiguous);  // a copy, because autograd may share grads[0]
-    rotate_heads(dqkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::back);
-    return {dqkv, {}};
-  }
-};
 
 // Returns the visibility of keys [B or 1, 1, T, T] as bools: element (i, j) is true if query i sees key j, of its own segment.
 at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::Device device) {
@@ -54,7 +38,7 @@ at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tens
 at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs) {
   const AttentionShape& shape = inputs.shape;
   const int64_t samples = qkv.size(0), places = qkv.size(1);
-  const at::Tensor turned = inputs.angles ? RotateFunction::apply(qkv, inputs) : qkv;
+  const at::Tensor turned = inputs.angles ? rotate_joined(qkv, inputs) : qkv;
   const auto parts = turned.view({samples, places, -1, shape.head_dim})
                          .transpose(1, 2)
                          .split_with_sizes({shape.heads, shape.kv_heads, shape.kv_heads}, 1);

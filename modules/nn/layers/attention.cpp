@@ -1,5 +1,6 @@
 #include "attention.h"
 
+#include "context/context_attention.h"
 #include "layers.h"
 #include "part.h"
 #include "parts/positions.h"
@@ -28,14 +29,27 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
 }  // namespace
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
-    : options_(options), shape_(checked_shape(options, path)), tensor_(options, path) {
+    : options_(options),
+      shape_(checked_shape(options, path)),
+      tensor_(options, path),
+      context_(options.context, path) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
   if (options.qk_norm) head_norm_.emplace(shape_.head_dim, options.qk_norm_eps, prefix);
   if (options.rotary) rotary_ = std::make_shared<Rotary>(shape_.head_dim, options.rope_base);
   tensor_.check_enough(shape_.heads, "heads", path);
+  check_context(path);
   cut();
+}
+
+void Attention::check_context(const std::string& path) const {
+  if (!context_.is_cut()) return;
+  if (tensor_.is_cut() && tensor_.name() == context_.name())
+    misuse("{}: the heads and the tokens are both cut over axis '{}': give two axes", path, tensor_.name());
+  if (context_.method() == ContextMethod::ulysses && shape_.heads / tensor_.ranks() < context_.ranks())
+    misuse("{}: with method = \"ulysses\", the {} ranks of axis '{}' cut the heads of a rank, {}: give more heads, or method = \"ring\"",
+           path, context_.ranks(), context_.name(), shape_.heads / tensor_.ranks());
 }
 
 // Cuts by query heads. The norms of heads are whole: each rank has other heads.
@@ -73,20 +87,28 @@ at::Tensor Attention::project(const at::Tensor& x, AttentionInputs& inputs, Cont
   return qkv;
 }
 
+at::Tensor Attention::attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const {
+  if (context.mode == Mode::generate || context.tokens().of_rank.size() <= 1) return attention_core(qkv, std::move(inputs));
+  if (!context_.is_cut())
+    misuse("'{}' would miss the tokens of other ranks: the tokens of samples are cut, and this layer has no option 'context'",
+           qkv_.weight->name);
+  return context_attention(qkv, std::move(inputs), context_, context);
+}
+
 at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
   if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
   AttentionInputs inputs;
   at::Tensor qkv = project(x, inputs, context);
   const int64_t samples = qkv.size(0), seq = qkv.size(1);
   if (head_norm_) qkv = head_norm_->run(qkv, inputs.shape, context);
-  inputs.sees.causal = options_.causal;
+  inputs.sees = {options_.causal, options_.window};
   if (context.has_batch("segments")) inputs.segments = token_field("segments", context, samples, seq);
   if (rotary_) {
     const at::Device positions_at = x.is_meta() ? x.device() : at::kCPU;
     inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
   }
   if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
-  return linear_of_parts(attention_core(qkv, std::move(inputs)), out_, tensor_, context, residual);
+  return linear_of_parts(attend(qkv, std::move(inputs), context), out_, tensor_, context, residual);
 }
 
 std::shared_ptr<Layer> make_attention(const Value& value) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "attention/attention_core.h"
+#include "context/context_axis.h"
 #include "norms/head_norm.h"
 #include "parts/tensor_axis.h"
 #include "zt/base/options.h"
@@ -29,6 +30,8 @@ struct AttentionOptions : HeadOptions {
   bool rotary = false;  // use rotary positions; otherwise attention uses no positions
   bool bias = true;
   double qk_norm_eps = 1e-6;
+  int64_t window = 0;          // keys that a query sees up to its own; 0: all
+  std::optional<ContextOptions> context = {};  // how the tokens of samples are cut over ranks
   double dropout = 0;          // probability for the attention weights; in a block, for both branches, too
   double residual_std = 0.02;  // standard deviation of the initial weights of the output projection
 };
@@ -57,6 +60,9 @@ Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string&
       .optional("bias", &Options::bias, "add biases")
       .optional("qk_norm_eps", &Options::qk_norm_eps, "eps of the norm of heads", at_least(0))
       .only_with("with qk_norm = true", [](const Options& o) { return o.qk_norm; })
+      .optional("window", &Options::window, "keys that a token attends to, its own and those before it; 0: all", at_least(0))
+      .only_with("with causal = true", [](const Options& o) { return o.causal; })
+      .optional("context", &Options::context, "how the tokens of samples are cut over the ranks of a mesh axis")
       .optional("dropout", &Options::dropout, dropout_of, between(0, 0.999))
       .optional("residual_std", &Options::residual_std, "standard deviation of the initial weights of matmuls that end a branch",
                 at_least(0));
@@ -77,15 +83,21 @@ class Attention {
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
+  const ContextAxis& context_axis() const { return context_; }
+  // Returns what ContextAxis::load does.
+  std::string load() const { return context_.load(options_.causal); }
 
  private:
   void cut();
+  void check_context(const std::string& path) const;
+  at::Tensor attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
   at::Tensor project(const at::Tensor& x, AttentionInputs& inputs, Context& context) const;
   at::Tensor with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const;
 
   AttentionOptions options_;
   AttentionShape shape_;  // of all ranks
   TensorAxis tensor_;
+  ContextAxis context_;
   // Whether each rank has the key heads of its query heads. If not, ranks compute some columns of the keys and values, and get
   // the others of the key heads that they need.
   bool has_own_keys_ = true;

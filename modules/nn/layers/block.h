@@ -53,9 +53,13 @@ class AttentionBlock final : public Layer, public LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Io io() const override;
   bool splits_backward() const override { return true; }
-  std::vector<std::string> axes() const override { return tensor_axes(); }
+  std::vector<std::string> axes() const override { return context_axis().with(tensor_axes()); }
   std::vector<std::string> tensor_axes() const override { return tensor().axes(); }
+  std::optional<TokenCut> token_cut() const override { return context_axis().token_cut(); }
+  std::string assumption() const override { return load(); }
   const TensorAxis& tensor() const { return attention_.tensor(); }
+  const ContextAxis& context_axis() const { return attention_.context_axis(); }
+  std::string load() const { return attention_.load(); }
   std::string kind() const override { return "attention_block"; }
   Params params() const override { return joined({norm1_.params(), attention_.params(), norm2_.params()}); }
 
@@ -82,6 +86,8 @@ class Block {
   at::Tensor run(const at::Tensor& x, Context& context) const;
   Params params() const { return joined({attention_block_.params(), mlp_.params()}); }
   const TensorAxis& tensor() const { return attention_block_.tensor(); }
+  const ContextAxis& context_axis() const { return attention_block_.context_axis(); }
+  std::string load() const { return attention_block_.load(); }
 
  private:
   AttentionBlock attention_block_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,14 +15,17 @@ namespace zt::nn {
 
 // P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`, which
 // is true if its backward passes weight gradients to Context::defer. If its matrices may be cut, it has `const TensorAxis&
-// tensor() const`.
+// tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and `std::string load() const`.
 template <class P>
 class PartLayer final : public Layer, public LayerExtras {
  public:
   PartLayer(std::string kind, P part) : kind_(std::move(kind)), part_(std::move(part)) {}
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override { return {part_.run(in[0], context)}; }
   Params params() const override { return part_.params(); }
-  std::vector<std::string> axes() const override { return tensor_axes(); }
+  std::vector<std::string> axes() const override {
+    if constexpr (kHasContext) return part_.context_axis().with(tensor_axes());
+    else return tensor_axes();
+  }
   std::vector<std::string> tensor_axes() const override {
     if constexpr (requires { part_.tensor(); }) return part_.tensor().axes();
     else return {};
@@ -32,10 +36,20 @@ class PartLayer final : public Layer, public LayerExtras {
       io.cut_inputs["h"] = io.outputs.front().cut_over = part_.tensor().stream_axis();
     return io;
   }
+  std::optional<TokenCut> token_cut() const override {
+    if constexpr (kHasContext) return part_.context_axis().token_cut();
+    else return {};
+  }
+  std::string assumption() const override {
+    if constexpr (kHasContext) return part_.load();
+    else return {};
+  }
   bool splits_backward() const override { return P::kSplits; }
   std::string kind() const override { return kind_; }
 
  private:
+  static constexpr bool kHasContext = requires(const P& part) { part.context_axis(); };
+
   std::string kind_;
   P part_;
 };

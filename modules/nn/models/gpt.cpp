@@ -9,6 +9,7 @@
 #include "layers/layers.h"
 #include "layers/part.h"
 #include "losses/lm_loss.h"
+#include "lua/gpt_blocks.h"
 #include "lua/gpt_mlp.h"
 #include "zt/base/options.h"
 
@@ -24,6 +25,7 @@ struct GptOptions : HeadOptions {
   std::optional<Activation> activation;
   std::optional<std::string> position;
   std::optional<bool> bias, tied, scale_residual;
+  Value window, context;  // of attention; `window` may be a list, and `context.method` a function, by block
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
   bool loss = true;
@@ -52,6 +54,10 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
           .optional("activation", &GptOptions::activation, "activation of the MLPs")
           .optional("mlp", &GptOptions::mlp, "function(block) that returns the layers instead of a block's MLP, or nil")
+          .optional("window", &GptOptions::window, "keys that a token attends to, its own and those before it; 0: all; or a list by block")
+          .only_with("with causal = true", [](const GptOptions& o) { return o.causal; })
+          .optional("context", &GptOptions::context,
+                    "how the tokens of samples are cut over the ranks of a mesh axis; `method` may be a function(block)")
           .optional("bias", &GptOptions::bias, "add biases in blocks and norms")
           .optional("tied", &GptOptions::tied, "the head uses the weights of the embedding")
           .optional("scale_residual", &GptOptions::scale_residual,
@@ -117,7 +123,7 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
 // Returns the options that say what the model is, not where it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
-  for (const char* layout : {"tensor", "tp_dtype", "sequence_parallel"}) options.erase(layout);
+  for (const char* layout : {"tensor", "tp_dtype", "sequence_parallel", "context"}) options.erase(layout);
   return options;
 }
 
@@ -132,8 +138,13 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   first.std = o.std;
   const auto embedding = std::make_shared<Embedding>(first);
   std::vector<NamedLayer> layers{{"embedding", embedding}};
-  const BlockOptions block = block_options(o);
-  for (int64_t i = 0; i < o.layers; ++i) add_block(layers, i, block, o.mlp.get());
+  BlockOptions block = block_options(o);
+  const std::vector<int64_t> windows = windows_of(o.window, o.layers);
+  for (int64_t i = 0; i < o.layers; ++i) {
+    block.window = windows[static_cast<size_t>(i)];
+    block.context = context_of(o.context, i);
+    add_block(layers, i, block, o.mlp.get());
+  }
   LmLossOptions head;
   static_cast<TensorOptions&>(head) = o;
   head.vocab = o.vocab;

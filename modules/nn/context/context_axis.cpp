@@ -1,0 +1,42 @@
+#include "context_axis.h"
+
+#include "zt/base/error.h"
+
+namespace zt::nn {
+
+const Schema<ContextOptions>& schema_of(const ContextOptions& /*options*/) {
+  static const auto kSchema =
+      Schema<ContextOptions>("context")
+          .required("axis", &ContextOptions::axis, "mesh axis over whose ranks the tokens of samples are cut")
+          .optional("method", &ContextOptions::method, "how keys and values come to the queries of other ranks")
+          .optional("layout", &ContextOptions::layout, "which tokens a rank has")
+          .optional("fields", &ContextOptions::fields, "names of the batch fields with a number per token");
+  return kSchema;
+}
+
+ContextAxis::ContextAxis(const std::optional<ContextOptions>& options, const std::string& path) {
+  if (!options || options->axis->size == 1) return;
+  if (options->axis->names.size() > 1)
+    misuse("{}.context: '{}' joins several axes, and tokens are cut along a single one: give an axis of the mesh", path,
+           options->axis->name);
+  cut_ = TokenCut{options->axis->name, options->layout == ContextLayout::balanced, options->fields};
+  method_ = options->method;
+  ranks_ = options->axis->size;
+}
+
+std::vector<std::string> ContextAxis::with(std::vector<std::string> axes) const {
+  if (is_cut()) axes.push_back(name());
+  return axes;
+}
+
+std::string ContextAxis::load(bool causal) const {
+  if (!is_cut() || cut_->is_balanced || !causal || method_ == ContextMethod::ulysses) return {};
+  std::vector<std::string> shares;  // of rank r of n: (2 r + 1) / n^2
+  for (int rank = 0; rank < ranks_; ++rank) shares.push_back(fmt::format("{:.0f} %", 100.0 * (2 * rank + 1) / ranks_ / ranks_));
+  return fmt::format(
+      "with layout = \"contiguous\", the ranks of axis '{}' compute {} of causal attention without a window: layout = "
+      "\"balanced\" gives each as much",
+      name(), fmt::join(shares, ", "));
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,62 @@
+// Context parallelism of attention: the ranks of a mesh axis have other tokens of the same samples.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/base/options.h"
+#include "zt/comm/mesh.h"
+#include "zt/model/layer.h"
+
+namespace zt::nn {
+
+// How a query's keys and values come to it.
+enum class ContextMethod : uint8_t {
+  ring,     // those of each rank go from rank to rank (Liu et al. 2023)
+  gather,   // each rank gathers those of all (Grattafiori et al. 2024)
+  ulysses,  // each rank gets all tokens of some heads (Jacobs et al. 2023)
+};
+constexpr auto words_of(ContextMethod) {
+  return std::array{"ring", "gather", "ulysses"};
+}
+enum class ContextLayout : uint8_t { balanced, contiguous };
+constexpr auto words_of(ContextLayout) {
+  return std::array{"balanced", "contiguous"};
+}
+
+struct ContextOptions {
+  std::shared_ptr<Axis> axis;
+  ContextMethod method = ContextMethod::ring;
+  ContextLayout layout = ContextLayout::balanced;
+  std::vector<std::string> fields = TokenCut{}.fields;
+};
+const Schema<ContextOptions>& schema_of(const ContextOptions& options);
+
+// The axis over whose ranks the tokens are cut. Without one, or with an axis of one rank, a layer needs whole samples.
+class ContextAxis {
+ public:
+  ContextAxis() = default;
+  // `path`: of the layer's options, for messages. Throws Misuse for a joined axis.
+  ContextAxis(const std::optional<ContextOptions>& options, const std::string& path);
+
+  bool is_cut() const { return cut_.has_value(); }
+  int ranks() const { return ranks_; }
+  ContextMethod method() const { return method_; }
+  // What LayerExtras::token_cut returns.
+  const std::optional<TokenCut>& token_cut() const { return cut_; }
+  const std::string& name() const { return cut_->axis; }
+  // Returns `axes` with this axis.
+  std::vector<std::string> with(std::vector<std::string> axes) const;
+  // Returns a sentence about the ranks' shares of the pairs of queries and keys, if they are uneven; else nothing.
+  std::string load(bool causal) const;
+
+ private:
+  std::optional<TokenCut> cut_;
+  ContextMethod method_ = ContextMethod::ring;
+  int ranks_ = 1;
+};
+
+}  // namespace zt::nn

@@ -1,0 +1,52 @@
+#include <ATen/ATen.h>
+
+#include "context_methods.h"
+#include "zt/base/rows.h"
+
+namespace zt::nn {
+
+namespace {
+
+AttentionTokens tokens_of_gather(const ContextCall& call) {
+  const int64_t total = call.places().total;
+  return {RowPlaces(call.places().own()), RowPlaces::whole(total), total, call.inputs.segments, whole_segments(call)};
+}
+
+// Returns the queries of this rank and the keys and values of all ranks.
+AttentionViews with_all_tokens(const ContextCall& call, const at::Tensor& qkv) {
+  const AttentionViews own = views_of(qkv, call.inputs.shape);
+  const at::Tensor whole = gather_tokens(call, at::stack({own.keys, own.values}));
+  return {own.queries, whole[0], whole[1]};
+}
+
+}  // namespace
+
+BlockResult gather_forward(const ContextCall& call, const at::Tensor& qkv) {
+  const AttentionShape& shape = call.inputs.shape;
+  const AttentionViews in = with_all_tokens(call, qkv);
+  const AttentionTokens tokens = tokens_of_gather(call);
+  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+  const BlockResult result{at::empty(in.queries.sizes(), qkv.options()), at::empty({qkv.size(0), shape.heads, qkv.size(1)}, wide)};
+  if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 2);
+  attention_forward(result.out, result.logsumexp, in, tokens, call.inputs);
+  return result;
+}
+
+// Gathers keys and values again: kept, they would take the memory of all ranks' tokens.
+void gather_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
+                     const BlockResult& result) {
+  const AttentionViews in = with_all_tokens(call, qkv), grads = views_of(dqkv, call.inputs.shape);
+  const AttentionTokens tokens = tokens_of_gather(call);
+  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+  const at::Tensor queries = at::empty(in.queries.sizes(), wide);
+  const at::Tensor whole = at::empty({2, in.keys.size(0), in.keys.size(1), in.keys.size(2)}, wide);
+  if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 5);
+  attention_backward({queries, whole[0], whole[1]}, GradientSum::write, dout, in, result.out, result.logsumexp, tokens,
+                     call.inputs);
+  const at::Tensor own = scatter_token_sums(call, whole);
+  grads.queries.copy_(queries);
+  grads.keys.copy_(own[0]);
+  grads.values.copy_(own[1]);
+}
+
+}  // namespace zt::nn

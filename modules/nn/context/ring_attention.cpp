@@ -1,0 +1,128 @@
+// Keys and values go around the ranks (Liu et al. 2023). While a rank computes with those of one rank, those of the next are on
+// their way. In the backward the sum of their gradients goes around after them.
+#include <ATen/ATen.h>
+
+#include "context_methods.h"
+#include "zt/base/rows.h"
+
+namespace zt::nn {
+
+namespace {
+
+// The keys and values [2, B, T, K D] of a rank's tokens, and their segments, if any.
+struct RingBlock {
+  at::Tensor keys_values, segments;
+};
+
+struct PassedBlock {
+  PassedTensor keys_values, segments;
+
+  RingBlock wait() const {
+    keys_values.work.synchronize();
+    segments.work.synchronize();
+    return {keys_values.received, segments.received};
+  }
+};
+
+// One turn of the ring. In step 0 a rank has its own block, in each later step the block that the rank before had.
+class Ring {
+ public:
+  Ring(const ContextCall& call, const at::Tensor& qkv)
+      : call_(call), own_(views_of(qkv, call.inputs.shape)), held_{at::stack({own_.keys, own_.values}), call.inputs.segments} {}
+
+  // Calls body(step) with each block. The next block is on its way meanwhile.
+  template <class Body>
+  void run(const Body& body) {
+    for (int step = 0; step < call_.ranks(); ++step) {
+      source_ = source(step);
+      const bool is_last = step + 1 == call_.ranks();
+      const PassedBlock next = is_last ? PassedBlock{} : pass_block(source(step + 1));
+      body(step);
+      if (!is_last) held_ = next.wait();
+    }
+  }
+  // Returns the rank whose block this rank has in a step.
+  int source(int step) const { return (call_.places().rank + call_.ranks() - step % call_.ranks()) % call_.ranks(); }
+  AttentionViews views() const { return {own_.queries, held_.keys_values[0], held_.keys_values[1]}; }
+  const at::Tensor& keys_values() const { return held_.keys_values; }
+  std::vector<int64_t> shape_of(int rank) const {
+    std::vector<int64_t> shape = held_.keys_values.sizes().vec();
+    shape[2] = call_.count(rank);
+    return shape;
+  }
+  AttentionTokens tokens() const {
+    return {RowPlaces(call_.places().own()), RowPlaces(call_.ranges(source_)), call_.places().total, call_.inputs.segments,
+            held_.segments};
+  }
+  // Returns whether a query may see a key of the block.
+  bool is_visible() const {
+    const std::vector<Share>& own = call_.places().own();
+    const TileRange seen = call_.inputs.sees.keys_of(own.front().begin, own.back().end() - 1, RowPlaces(call_.ranges(source_)),
+                                                     call_.places().total);
+    return seen.begin < seen.end;
+  }
+
+ private:
+  PassedBlock pass_block(int from) const {
+    PassedBlock passed{pass_to_next(call_, held_.keys_values, shape_of(from)), {}};
+    if (held_.segments.defined())
+      passed.segments = pass_to_next(call_, held_.segments, {held_.segments.size(0), call_.count(from)});
+    return passed;
+  }
+
+  const ContextCall& call_;
+  AttentionViews own_;
+  RingBlock held_;
+  int source_ = 0;
+};
+
+}  // namespace
+
+BlockResult ring_forward(const ContextCall& call, const at::Tensor& qkv) {
+  const AttentionShape& shape = call.inputs.shape;
+  const int64_t B = qkv.size(0), S = qkv.size(1);
+  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+  const auto empty_result = [&] {
+    return BlockResult{at::empty({B, S, shape.heads * shape.head_dim}, wide), at::empty({B, shape.heads, S}, wide)};
+  };
+  const BlockResult sum = empty_result();
+  Ring ring(call, qkv);
+  ring.run([&](int step) {
+    if (!ring.is_visible()) return;
+    const AttentionTokens tokens = ring.tokens();
+    if (qkv.is_meta()) count_products(B, tokens, call.inputs, 2);
+    const BlockResult block = step == 0 ? sum : empty_result();
+    attention_forward(block.out, block.logsumexp, ring.views(), tokens, call.inputs);
+    if (step > 0) merge_block(sum, block);
+  });
+  return {sum.out.to(qkv.scalar_type()), sum.logsumexp};
+}
+
+void ring_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
+                   const BlockResult& result) {
+  const AttentionViews grads = views_of(dqkv, call.inputs.shape);
+  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+  const at::Tensor queries = at::zeros(grads.queries.sizes(), wide);
+  PassedTensor sums;  // of the gradients of a block's keys and values
+  Ring ring(call, qkv);
+  ring.run([&](int step) {
+    const at::Tensor part = at::zeros(ring.keys_values().sizes(), wide);
+    if (ring.is_visible()) {
+      const AttentionTokens tokens = ring.tokens();
+      if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 5);
+      attention_backward({queries, part[0], part[1]}, GradientSum::add, dout, ring.views(), result.out, result.logsumexp, tokens,
+                         call.inputs);
+    }
+    if (step > 0) {
+      sums.work.synchronize();
+      part.add_(sums.received);
+    }
+    sums = pass_to_next(call, part, ring.shape_of(ring.source(step + 1)));
+  });
+  sums.work.synchronize();
+  grads.queries.copy_(queries);
+  grads.keys.copy_(sums.received[0]);
+  grads.values.copy_(sums.received[1]);
+}
+
+}  // namespace zt::nn

@@ -1,0 +1,198 @@
+#include "token_exchange.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "parts/function.h"
+#include "zt/base/rows.h"
+
+namespace zt::nn {
+
+namespace {
+
+// Calls visit(first row in the part, range) for the ranges of a rank.
+template <class Visit>
+void for_ranges(const ContextCall& call, int rank, const Visit& visit) {
+  int64_t first = 0;
+  for (const Share& range : call.ranges(rank)) {
+    visit(first, range);
+    first += range.count;
+  }
+}
+
+// Returns the most tokens that a rank has.
+int64_t most_tokens(const ContextCall& call) {
+  int64_t most = 0;
+  for (int rank = 0; rank < call.ranks(); ++rank) most = std::max(most, call.count(rank));
+  return most;
+}
+
+int64_t width_of(const std::vector<Share>& columns) {
+  int64_t width = 0;
+  for (const Share& range : columns) width += range.count;
+  return width;
+}
+
+bool overlap(const ColumnsOfRanks& columns, int64_t total) {
+  int64_t sum = 0;
+  for (const auto& of_rank : columns) sum += width_of(of_rank);
+  return sum > total;
+}
+
+// The state of an exchange of heads and tokens.
+struct HeadExchange {
+  ContextCall call;
+  ColumnsOfRanks columns;
+  int64_t total_columns;
+
+  const std::vector<Share>& of(int rank) const { return columns[static_cast<size_t>(rank)]; }
+  int own() const { return call.places().rank; }
+
+  // Sends pieces[j] to rank j and returns what rank j sends, in the shape of shape(j).
+  template <class Shape>
+  std::vector<at::Tensor> exchange(const std::vector<at::Tensor>& pieces, const Shape& shape) const {
+    std::vector<at::Tensor> flat, received;
+    std::vector<int64_t> to_ranks, from_ranks;
+    int64_t away = 0, count = 0;
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      const at::Tensor& piece = pieces[static_cast<size_t>(rank)];
+      flat.push_back(piece.reshape({-1}));
+      to_ranks.push_back(piece.numel());
+      if (rank != own()) away += piece.numel();
+      const std::vector<int64_t> sizes = shape(rank);
+      from_ranks.push_back(sizes[0] * sizes[1] * sizes[2]);
+      count += from_ranks.back();
+    }
+    const at::Tensor sent = at::cat(flat), all = at::empty({count}, sent.options());
+    call.sent(away, sent, Pattern::all_to_all);
+    if (!sent.is_meta()) call.comm().all_to_all(all, sent, from_ranks, to_ranks).synchronize();
+    int64_t at = 0;
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      const int64_t size = from_ranks[static_cast<size_t>(rank)];
+      received.push_back(all.narrow(0, at, size).view(shape(rank)));
+      at += size;
+    }
+    return received;
+  }
+
+  at::Tensor to_heads(const at::Tensor& x) const {
+    const int64_t B = x.size(0), width = width_of(of(own()));
+    std::vector<at::Tensor> pieces;
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      std::vector<at::Tensor> parts;
+      for (const Share& range : of(rank)) parts.push_back(x.narrow(2, range.begin, range.count));
+      pieces.push_back(at::cat(parts, 2));
+    }
+    const auto received = exchange(pieces, [&](int rank) { return std::vector<int64_t>{B, call.count(rank), width}; });
+    const at::Tensor all = at::empty({B, call.places().total, width}, x.options());
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      for_ranges(call, rank, [&](int64_t first, Share range) {
+        all.narrow(1, range.begin, range.count).copy_(received[static_cast<size_t>(rank)].narrow(1, first, range.count));
+      });
+    }
+    return all;
+  }
+
+  at::Tensor to_tokens(const at::Tensor& x) const {
+    const int64_t B = x.size(0), S = call.count(own());
+    std::vector<at::Tensor> pieces;
+    for (int rank = 0; rank < call.ranks(); ++rank) pieces.push_back(tokens_in(x, call.ranges(rank)));
+    const auto received = exchange(pieces, [&](int rank) { return std::vector<int64_t>{B, S, width_of(of(rank))}; });
+    const at::Tensor sums = at::zeros({B, S, total_columns},
+                                      x.options().dtype(overlap(columns, total_columns) ? wide_dtype(x.scalar_type()) : x.scalar_type()));
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      int64_t first = 0;
+      for (const Share& range : of(rank)) {
+        sums.narrow(2, range.begin, range.count).add_(received[static_cast<size_t>(rank)].narrow(2, first, range.count));
+        first += range.count;
+      }
+    }
+    return sums.to(x.scalar_type());
+  }
+};
+
+struct ExchangeHeadsFunction : torch::autograd::Function<ExchangeHeadsFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const HeadExchange& exchange, bool to_heads) {
+    keep(node, exchange);
+    node->saved_data["to_heads"] = to_heads;
+    return to_heads ? exchange.to_heads(x) : exchange.to_tokens(x);
+  }
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& exchange = kept<HeadExchange>(node);
+    return {node->saved_data.at("to_heads").toBool() ? exchange.to_tokens(grads[0]) : exchange.to_heads(grads[0]), {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor gather_tokens(const ContextCall& call, const at::Tensor& own) {
+  const int64_t room = most_tokens(call), count = own.size(2), ranks = call.ranks();
+  at::Tensor mine = own.contiguous();
+  std::vector<int64_t> shape = own.sizes().vec();
+  shape[2] = room;
+  if (count < room) {
+    mine = at::zeros(shape, own.options());
+    mine.narrow(2, 0, count).copy_(own);
+  }
+  shape.insert(shape.begin(), ranks);
+  const at::Tensor received = at::empty(shape, own.options());
+  call.sent(mine.numel() * (ranks - 1), mine, Pattern::collective);
+  if (!own.is_meta()) call.comm().all_gather(received.view({-1}), mine.view({-1})).synchronize();
+  shape.erase(shape.begin());
+  shape[2] = call.places().total;
+  const at::Tensor whole = at::empty(shape, own.options());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for_ranges(call, rank, [&](int64_t first, Share range) {
+      whole.narrow(2, range.begin, range.count).copy_(received[rank].narrow(2, first, range.count));
+    });
+  }
+  return whole;
+}
+
+at::Tensor scatter_token_sums(const ContextCall& call, const at::Tensor& whole) {
+  const int64_t room = most_tokens(call), ranks = call.ranks();
+  std::vector<int64_t> shape = whole.sizes().vec();
+  shape[2] = room;
+  const at::Tensor mine = at::empty(shape, whole.options());
+  shape.insert(shape.begin(), ranks);
+  const at::Tensor parts = at::zeros(shape, whole.options());
+  for (int rank = 0; rank < ranks; ++rank) {
+    for_ranges(call, rank, [&](int64_t first, Share range) {
+      parts[rank].narrow(2, first, range.count).copy_(whole.narrow(2, range.begin, range.count));
+    });
+  }
+  call.sent(mine.numel() * (ranks - 1), mine, Pattern::collective);
+  if (!whole.is_meta()) call.comm().reduce_scatter(mine.view({-1}), parts.view({-1})).synchronize();
+  return mine.narrow(2, 0, call.count(call.places().rank));
+}
+
+at::Tensor whole_segments(const ContextCall& call) {
+  const at::Tensor& own = call.inputs.segments;
+  return own.defined() ? gather_tokens(call, own.view({1, own.size(0), own.size(1), 1})).view({own.size(0), -1}) : at::Tensor();
+}
+
+PassedTensor pass_to_next(const ContextCall& call, const at::Tensor& sent, at::IntArrayRef shape) {
+  PassedTensor passed{at::empty(shape, sent.options()), sent, {}};
+  call.sent(sent.numel(), sent, Pattern::collective);
+  if (sent.is_meta()) return passed;
+  const auto ranks = static_cast<size_t>(call.ranks()), rank = static_cast<size_t>(call.places().rank);
+  std::vector<int64_t> from_ranks(ranks, 0), to_ranks(ranks, 0);
+  from_ranks[(rank + ranks - 1) % ranks] = passed.received.numel();
+  to_ranks[(rank + 1) % ranks] = sent.numel();
+  passed.work = call.comm().all_to_all(passed.received.view({-1}), sent.view({-1}), from_ranks, to_ranks, Async::yes);
+  return passed;
+}
+
+at::Tensor exchange_to_heads(const ContextCall& call, const ColumnsOfRanks& columns, const at::Tensor& x) {
+  return ExchangeHeadsFunction::apply(x, HeadExchange{call, columns, x.size(2)}, true);
+}
+
+at::Tensor exchange_to_tokens(const ContextCall& call, const ColumnsOfRanks& columns, const at::Tensor& x) {
+  int64_t total = 0;
+  for (const auto& of_rank : columns)
+    for (const Share& range : of_rank) total = std::max(total, range.end());
+  return ExchangeHeadsFunction::apply(x, HeadExchange{call, columns, total}, false);
+}
+
+}  // namespace zt::nn

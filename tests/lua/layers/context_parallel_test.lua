@@ -1,0 +1,181 @@
+-- Tests attention whose tokens are cut over the ranks of a mesh axis, beside the same model on one rank. Also runs on two and four
+-- ranks.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local one_rank = require "support.one_rank"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+
+local ranks = zt.world.size
+local SAMPLES, VOCAB = 2, 17
+local METHODS = {"ring", "gather", "ulysses"}
+local meshes = {comm.mesh{dp = 1, cp = -1}}
+if ranks == 4 then
+  meshes[2] = comm.mesh{dp = 2, cp = 2}
+  meshes[3] = comm.mesh{dp = 1, cp = 2, tp = 2}
+end
+
+-- The global batch, or the part of a data-parallel rank. The labels of the first tokens are ignored: with contiguous tokens, all
+-- those of the first rank of four. Packed documents begin at other tokens in each sample.
+local function batch(step, dp, how)
+  local tokens = how.tokens or 33
+  local generator = zt.generator(step)
+  local fields = {tokens = zt.randint(VOCAB, {SAMPLES, tokens}, {generator = generator, dtype = "int64"}),
+                  labels = zt.randint(VOCAB, {SAMPLES, tokens}, {generator = generator, dtype = "int64"})}
+  fields.labels:narrow(1, 0, 10):fill_(-100)
+  if how.packed then
+    fields.segments, fields.positions = zt.zeros({SAMPLES, tokens}, "int64"), zt.zeros({SAMPLES, tokens}, "int64")
+    for sample = 0, SAMPLES - 1 do
+      local begin = 0
+      for segment, length in ipairs{7 + sample, 12, tokens - 19 - sample} do
+        fields.segments:select(0, sample):narrow(0, begin, length):fill_(segment)
+        fields.positions:select(0, sample):narrow(0, begin, length):copy_(zt.arange(length))
+        begin = begin + length
+      end
+    end
+  end
+  if not dp then return fields end
+  local count = SAMPLES / dp.size
+  for name, field in pairs(fields) do fields[name] = field:narrow(0, dp.rank * count, count):contiguous() end
+  return fields
+end
+
+-- All that attention may have.
+local MODELS = {
+  {family = "gpt2", heads = 4, hidden = 16, dropout = 0.2},
+  {family = "llama", heads = 6, kv_heads = 3, hidden = 12, head_dim = 4, ffn = 13, qk_norm = true, window = 9},
+  {family = "llama", heads = 8, kv_heads = 2, hidden = 12, head_dim = 2, ffn = 11, dropout = 0.1, window = {0, 5}, packed = true},
+  {family = "llama", heads = 5, kv_heads = 1, hidden = 8, head_dim = 2, ffn = 9, causal = false, packed = true},
+}
+
+local function model_of(options, mesh, context)
+  local all = {layers = 2, seq = 40, seed = 3, std = 0.3, vocab = VOCAB, tensor = mesh and mesh.tp,
+               context = mesh and {axis = mesh.cp}}
+  for key, value in pairs(options) do
+    if key ~= "packed" then all[key] = value end
+  end
+  for key, value in pairs(mesh and context or {}) do all.context[key] = value end
+  return nn.gpt(all)
+end
+
+local function train(options, mesh, how)
+  how = how or {}
+  local program = zt.program(model_of(options, mesh, how.context), {precision = how.precision or "fp64"})
+  if mesh then program = program:apply(zero.shard{axis = mesh.dp, stage = how.stage or 0}) end
+  if how.recompute then program = program:apply(zt.recompute{}) end
+  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
+  local function own(step) return batch(step, mesh and mesh.dp, {tokens = how.tokens, packed = options.packed}) end
+  return one_rank.run(trainer, own), trainer
+end
+
+local TestContextParallel = {}
+
+function TestContextParallel:test_trains_as_one_rank()
+  for index, options in ipairs(MODELS) do
+    local wanted, alone = train(options)
+    for number, mesh in ipairs(meshes) do
+      for place, method in ipairs(METHODS) do
+        for _, layout in ipairs{"balanced", "contiguous"} do
+          local heads = math.floor(options.heads / (number == 3 and 2 or 1))
+          if method ~= "ulysses" or heads >= mesh.cp.size then
+            local stage = (index + place + number) % 4
+            local what = ("model %d, mesh %d, %s, %s, stage %d"):format(index, number, method, layout, stage)
+            local results, trainer = train(options, mesh, {context = {method = method, layout = layout}, stage = stage,
+                                                           recompute = stage == 2})
+            one_rank.assert_close(results, wanted, what)
+            one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
+          end
+        end
+      end
+    end
+  end
+end
+
+function TestContextParallel:test_token_counts_that_do_not_divide()
+  for _, tokens in ipairs{31, 32} do
+    local wanted = train(MODELS[3], nil, {tokens = tokens})
+    for _, method in ipairs(METHODS) do
+      one_rank.assert_close(train(MODELS[3], meshes[1], {tokens = tokens, context = {method = method}}), wanted, method)
+    end
+  end
+end
+
+function TestContextParallel:test_a_method_per_block()
+  local wanted = train(MODELS[1])
+  local seen = {}
+  local function method(block)
+    seen[#seen + 1] = block
+    return block == 0 and "gather" or "ring"
+  end
+  one_rank.assert_close(train(MODELS[1], meshes[1], {context = {method = method}}), wanted, "per block")
+  lu.assertEquals(seen, {0, 1})
+end
+
+function TestContextParallel:test_stages_and_recompute_have_the_same_bits()
+  for _, method in ipairs(METHODS) do
+    for _, precision in ipairs{"fp32", "bf16"} do
+      local wanted
+      for stage = 0, 3 do
+        local results = train(MODELS[3], meshes[1], {stage = stage, recompute = stage % 2 == 1, precision = precision,
+                                                     context = {method = method}})
+        wanted = wanted or results
+        lu.assertEquals(results, wanted)
+      end
+    end
+  end
+end
+
+function TestContextParallel:test_is_planned_and_simulated()
+  for _, options in ipairs(MODELS) do
+    for _, method in ipairs(METHODS) do
+      local mesh = meshes[#meshes]
+      local program = zt.program(model_of(options, mesh, {method = method})):apply(zero.shard{axis = mesh.dp, stage = 1})
+      local fields = batch(1, mesh.dp, options)
+      lu.assertTrue(program:simulate{costs = "h200", batch = fields}.seconds > 0)
+      zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}}):step(fields)
+    end
+  end
+end
+
+function TestContextParallel:test_generates_from_whole_samples()
+  local function generated(mesh)
+    local program = zt.program(model_of(MODELS[2], mesh), {precision = "fp64"})
+    if mesh then program = program:apply(zero.shard{axis = mesh.dp}) end
+    return zt.generate(zt.trainer(program, {separate = not mesh}), {3, 1, 4}, {seq = 20, max_tokens = 8})
+  end
+  lu.assertEquals(generated(meshes[1]), generated())
+end
+
+function TestContextParallel:test_refusals()
+  local function refused(text, fn, ...) lu.assertErrorMsgContains(text, fn, ...) end
+  local mesh = meshes[1]
+  refused("context.method must be one of 'ring', 'gather', 'ulysses', got 'rings'", nn.attention,
+          {hidden = 8, heads = 4, context = {axis = mesh.cp, method = "rings"}})
+  refused("context.layout must be one of", nn.attention, {hidden = 8, heads = 4, context = {axis = mesh.cp, layout = "zigzag"}})
+  refused("context: option 'axis' is missing", nn.attention, {hidden = 8, heads = 4, context = {method = "ring"}})
+  refused("has an effect only with causal = true", nn.attention, {hidden = 8, heads = 4, causal = false, window = 3})
+  refused("nn.attention.window must be at least 0, got -1", nn.attention, {hidden = 8, heads = 4, window = -1})
+  refused("nn.gpt.window is a list of 1 number for 2 blocks", model_of, {heads = 2, hidden = 8, window = {3}})
+  refused("nn.gpt.window must be at least 0, got -3", model_of, {heads = 2, hidden = 8, window = {3, -3}})
+  refused("for block 0: it returned an integer: return the name of a method", model_of, MODELS[1], mesh,
+          {method = function() return 1 end})
+  if ranks == 1 then return end
+  refused("nn.attention.context: 'dp+cp' joins several axes", nn.attention,
+          {hidden = 8, heads = 4, context = {axis = mesh:join{"dp", "cp"}}})
+  refused("the heads and the tokens are both cut over axis 'cp'", nn.attention,
+          {hidden = 8, heads = 4, tensor = mesh.cp, context = {axis = mesh.cp}})
+  refused(("the %d ranks of axis 'cp' cut the heads of a rank, 1"):format(ranks), nn.attention,
+          {hidden = 8, heads = 1, context = {axis = mesh.cp, method = "ulysses"}})
+  local function layers(first, second)
+    return nn.sequential{{"embedding", nn.embedding{vocab = VOCAB, hidden = 8}},
+                         {"a", nn.block{hidden = 8, heads = 4, context = first}},
+                         {"b", nn.attention{hidden = 8, heads = 4, context = second}},
+                         {"head", nn.lm_loss{vocab = VOCAB, hidden = 8}}}
+  end
+  refused("cut the tokens of samples differently", layers, {axis = mesh.cp}, {axis = mesh.cp, layout = "contiguous"})
+  local program = zt.program(layers{axis = mesh.cp}):apply(zero.shard{axis = mesh.dp})
+  local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  refused("would miss the tokens of other ranks", function() trainer:step(batch(1, mesh.dp, {})) end)
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestContextParallel", TestContextParallel}})
