@@ -9,9 +9,9 @@ local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.op
 local ranks = zt.world.size
 local SAMPLES, VOCAB = 2, 17
 local METHODS = {"ring", "gather", "ulysses"}
-local meshes = {comm.mesh{dp = 1, cp = -1}}
+local meshes = {comm.mesh{dp = 1, cp = -1, tp = 1}}
 if ranks == 4 then
-  meshes[2] = comm.mesh{dp = 2, cp = 2}
+  meshes[2] = comm.mesh{dp = 2, cp = 2, tp = 1}
   meshes[3] = comm.mesh{dp = 1, cp = 2, tp = 2}
 end
 
@@ -24,7 +24,7 @@ local function batch(step, dp, how)
                   labels = zt.randint(VOCAB, {SAMPLES, tokens}, {generator = generator, dtype = "int64"})}
   fields.labels:narrow(1, 0, 10):fill_(-100)
   if how.packed then
-    fields.segments, fields.positions = zt.zeros({SAMPLES, tokens}, "int64"), zt.zeros({SAMPLES, tokens}, "int64")
+    fields.segments, fields.positions = zt.zeros({SAMPLES, tokens}, {dtype = "int64"}), zt.zeros({SAMPLES, tokens}, {dtype = "int64"})
     for sample = 0, SAMPLES - 1 do
       local begin = 0
       for segment, length in ipairs{7 + sample, 12, tokens - 19 - sample} do
@@ -42,19 +42,30 @@ end
 
 -- All that attention may have.
 local MODELS = {
-  {family = "gpt2", heads = 4, hidden = 16, dropout = 0.2},
+  {family = "gpt2", heads = 4, hidden = 16},
   {family = "llama", heads = 6, kv_heads = 3, hidden = 12, head_dim = 4, ffn = 13, qk_norm = true, window = 9},
-  {family = "llama", heads = 8, kv_heads = 2, hidden = 12, head_dim = 2, ffn = 11, dropout = 0.1, window = {0, 5}, packed = true},
+  {family = "llama", heads = 8, kv_heads = 2, hidden = 12, head_dim = 2, ffn = 11, window = {0, 5}, packed = true},
   {family = "llama", heads = 5, kv_heads = 1, hidden = 8, head_dim = 2, ffn = 9, causal = false, packed = true},
+  {alone = true, heads = 6, kv_heads = 2, hidden = 12, dropout = 0.2, rotary = true, window = 11, packed = true},
+  {alone = true, heads = 4, hidden = 8, dropout = 0.3},
 }
 
+-- Returns a model of attention without blocks, in which nothing but its weights has dropout.
+local function attention_alone(options)
+  local layers = {{"embedding", nn.embedding{vocab = VOCAB, hidden = options.hidden, std = 0.3}}, seed = 3}
+  for i = 1, 2 do layers[i + 1] = {"attention" .. i, nn.attention(options)} end
+  layers[4] = {"head", nn.lm_loss{vocab = VOCAB, hidden = options.hidden}}
+  return nn.sequential(layers)
+end
+
 local function model_of(options, mesh, context)
-  local all = {layers = 2, seq = 40, seed = 3, std = 0.3, vocab = VOCAB, tensor = mesh and mesh.tp,
-               context = mesh and {axis = mesh.cp}}
+  local all = {std = 0.3, tensor = mesh and mesh.tp, context = mesh and {axis = mesh.cp}}
   for key, value in pairs(options) do
-    if key ~= "packed" then all[key] = value end
+    if key ~= "packed" and key ~= "alone" then all[key] = value end
   end
   for key, value in pairs(mesh and context or {}) do all.context[key] = value end
+  if options.alone then return attention_alone(all) end
+  all.layers, all.seq, all.seed, all.vocab = 2, 40, 3, VOCAB
   return nn.gpt(all)
 end
 
