@@ -1,7 +1,7 @@
 // Attention on a GPU, by ATen.
 #pragma once
 
-#include "attention_core.h"
+#include "attention_tiled.h"
 
 namespace zt::nn {
 
@@ -9,5 +9,13 @@ namespace zt::nn {
 // scaled_dot_product_attention, which chooses a fused kernel; with segments or a window it passes a mask [B, 1, T, T]. Our dropout mask does
 // not fit into fused kernels, so with dropout the weights [B, H, T, T] are held in memory.
 at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs);
+
+// Compute the same as attention_forward and attention_backward of attention_tiled.h with ATen's operators, on any device. The
+// scores [B, H, S, T] of the block are held in memory in the wide dtype; with dropout also a mask [B, H, total, total] of bytes.
+void block_forward_by_aten(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in,
+                           const AttentionTokens& tokens, const AttentionRule& rule);
+void block_backward_by_aten(const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in,
+                            const at::Tensor& out, const at::Tensor& logsumexp, const AttentionTokens& tokens,
+                            const AttentionRule& rule);
 
 }  // namespace zt::nn

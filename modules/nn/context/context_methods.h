@@ -2,8 +2,7 @@
 // context_attention.h.
 #pragma once
 
-#include "block_merge.h"
-#include "token_exchange.h"
+#include "block_attention.h"
 
 namespace zt::nn {
 

@@ -27,8 +27,7 @@ BlockResult gather_forward(const ContextCall& call, const at::Tensor& qkv) {
   const AttentionTokens tokens = tokens_of_gather(call);
   const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
   const BlockResult result{at::empty(in.queries.sizes(), qkv.options()), at::empty({qkv.size(0), shape.heads, qkv.size(1)}, wide)};
-  if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 2);
-  attention_forward(result.out, result.logsumexp, in, tokens, call.inputs);
+  forward_block(call, result, in, tokens);
   return result;
 }
 
@@ -40,9 +39,7 @@ void gather_backward(const ContextCall& call, const at::Tensor& dqkv, const at::
   const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
   const at::Tensor queries = at::empty(in.queries.sizes(), wide);
   const at::Tensor whole = at::empty({2, in.keys.size(0), in.keys.size(1), in.keys.size(2)}, wide);
-  if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 5);
-  attention_backward({queries, whole[0], whole[1]}, GradientSum::write, dout, in, result.out, result.logsumexp, tokens,
-                     call.inputs);
+  backward_block(call, {queries, whole[0], whole[1]}, GradientSum::write, dout, in, result, tokens);
   const at::Tensor own = scatter_token_sums(call, whole);
   grads.queries.copy_(queries);
   grads.keys.copy_(own[0]);

@@ -89,10 +89,8 @@ BlockResult ring_forward(const ContextCall& call, const at::Tensor& qkv) {
   Ring ring(call, qkv);
   ring.run([&](int step) {
     if (!ring.is_visible()) return;
-    const AttentionTokens tokens = ring.tokens();
-    if (qkv.is_meta()) count_products(B, tokens, call.inputs, 2);
     const BlockResult block = step == 0 ? sum : empty_result();
-    attention_forward(block.out, block.logsumexp, ring.views(), tokens, call.inputs);
+    forward_block(call, block, ring.views(), ring.tokens());
     if (step > 0) merge_block(sum, block);
   });
   return {sum.out.to(qkv.scalar_type()), sum.logsumexp};
@@ -107,12 +105,8 @@ void ring_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Te
   Ring ring(call, qkv);
   ring.run([&](int step) {
     const at::Tensor part = at::zeros(ring.keys_values().sizes(), wide);
-    if (ring.is_visible()) {
-      const AttentionTokens tokens = ring.tokens();
-      if (qkv.is_meta()) count_products(qkv.size(0), tokens, call.inputs, 5);
-      attention_backward({queries, part[0], part[1]}, GradientSum::add, dout, ring.views(), result.out, result.logsumexp, tokens,
-                         call.inputs);
-    }
+    if (ring.is_visible())
+      backward_block(call, {queries, part[0], part[1]}, GradientSum::add, dout, ring.views(), result, ring.tokens());
     if (step > 0) {
       sums.work.synchronize();
       part.add_(sums.received);
