@@ -26,7 +26,8 @@ struct WideBlock {
     values = heads_of(in.values).index_select(1, kv);
     at::Tensor seen = rule.sees.mask(tokens.queries, tokens.keys, in.queries.device()).unsqueeze(0).unsqueeze(0);
     if (tokens.query_segments.defined()) {
-      const at::Tensor of_queries = tokens.query_segments.to(in.queries.device()), of_keys = tokens.key_segments.to(in.queries.device());
+      const at::Tensor of_queries = tokens.query_segments.to(in.queries.device()),
+                       of_keys = tokens.key_segments.to(in.queries.device());
       seen = seen.logical_and((of_queries.unsqueeze(2) == of_keys.unsqueeze(1)).unsqueeze(1));
     }
     const at::Tensor all = queries.matmul(keys.transpose(2, 3)) * scale;
@@ -46,7 +47,8 @@ struct WideBlock {
     if (!rule.dropout) return weights;
     const int64_t total = tokens.total;
     const at::Device device = weights.device();
-    const at::Tensor all = rule.dropout->mask({weights.size(0), rule.shape.heads, total, total}, device, rule.first_head * total * total);
+    const at::Tensor all =
+        rule.dropout->mask({weights.size(0), rule.shape.heads, total, total}, device, rule.first_head * total * total);
     const at::Tensor kept = all.index_select(2, tokens.queries.tensor(device)).index_select(3, tokens.keys.tensor(device));
     return weights * kept * rule.dropout->scale();
   }

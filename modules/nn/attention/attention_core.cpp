@@ -57,6 +57,15 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
 }  // namespace
 
+AttentionViews views_of(const at::Tensor& joined, const AttentionShape& shape) {
+  const int64_t queries = shape.heads * shape.head_dim, keys = shape.kv_heads * shape.head_dim;
+  return {joined.narrow(2, 0, queries), joined.narrow(2, queries, keys), joined.narrow(2, queries + keys, keys)};
+}
+
+AttentionTokens whole_tokens(int64_t total, const at::Tensor& segments) {
+  return {PlaceRanges::whole(total), PlaceRanges::whole(total), total, segments, segments};
+}
+
 void count_products(int64_t samples, const AttentionTokens& tokens, const AttentionRule& rule, int products) {
   const double pairs = rule.sees.pairs(tokens.queries, tokens.keys, tokens.total);
   count_flops(products * 2 * pairs * static_cast<double>(rule.shape.head_dim * rule.shape.heads * samples));

@@ -3,14 +3,14 @@
 #include <cmath>
 #include <limits>
 
-
 namespace zt::nn {
 
 namespace {
 
 // Returns the visibility of keys [B or 1, 1, T, T] as bools: element (i, j) is true if query i sees key j, of its own segment.
 at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::Device device) {
-  const at::Tensor seen = inputs.sees.mask(RowPlaces::whole(places), RowPlaces::whole(places), device).view({1, 1, places, places});
+  const at::Tensor seen =
+      inputs.sees.mask(PlaceRanges::whole(places), PlaceRanges::whole(places), device).view({1, 1, places, places});
   if (!inputs.segments.defined()) return seen;
   const at::Tensor segments = inputs.segments.to(device, at::kLong, /*non_blocking=*/true);
   return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));

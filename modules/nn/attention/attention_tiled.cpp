@@ -264,17 +264,8 @@ void for_result(const at::Tensor& result, const at::Tensor& in, const Body& body
 
 }  // namespace
 
-AttentionViews views_of(const at::Tensor& joined, const AttentionShape& shape) {
-  const int64_t queries = shape.heads * shape.head_dim, keys = shape.kv_heads * shape.head_dim;
-  return {joined.narrow(2, 0, queries), joined.narrow(2, queries, keys), joined.narrow(2, queries + keys, keys)};
-}
-
-AttentionTokens whole_tokens(int64_t total, const at::Tensor& segments) {
-  return {RowPlaces::whole(total), RowPlaces::whole(total), total, segments, segments};
-}
-
-void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
-                       const AttentionRule& rule, Isa isa) {
+void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in,
+                       const AttentionTokens& tokens, const AttentionRule& rule, Isa isa) {
   for_dtypes(in.queries, [&]<class T, class A>(T, A) {
     const AttentionCall<T, A> call(in, tokens, rule, isa);
     for_result<T, A>(out, in.queries, [&]<class O>(O) {

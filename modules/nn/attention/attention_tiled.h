@@ -25,8 +25,8 @@ AttentionViews views_of(const at::Tensor& joined, const AttentionShape& shape);
 
 // Which tokens the queries and the keys are. Without places in common, and where no query sees a key, there is no work.
 struct AttentionTokens {
-  RowPlaces queries, keys;
-  int64_t total = 0;                         // tokens of a sample
+  PlaceRanges queries, keys;
+  int64_t total = 0;                        // tokens of a sample
   at::Tensor query_segments, key_segments;  // [B, S] and [B, T] int64, contiguous; both undefined: one segment
 };
 // Returns those of whole samples.
@@ -37,8 +37,8 @@ void count_products(int64_t samples, const AttentionTokens& tokens, const Attent
 // Writes out [B, S, H D], in the dtype of the views or the wide one, and the logsumexp of the scores [B, H, S] in the wide dtype,
 // both contiguous. A query that sees no key has the out 0 and the logsumexp -inf. Throws Misuse for dtypes other than float16,
 // bfloat16, float32 and float64.
-void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
-                       const AttentionRule& rule, Isa isa = best_isa());
+void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in,
+                       const AttentionTokens& tokens, const AttentionRule& rule, Isa isa = best_isa());
 
 enum class GradientSum : uint8_t { write, add };
 

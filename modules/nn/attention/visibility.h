@@ -17,11 +17,11 @@ struct TileRange {
 };
 
 // The places of a tensor's tokens in their sequence: ascending ranges, none empty. Row i of the tensor is the i-th of them.
-class RowPlaces {
+class PlaceRanges {
  public:
-  RowPlaces() = default;
-  explicit RowPlaces(std::vector<Share> ranges) : ranges_(std::move(ranges)) {}
-  static RowPlaces whole(int64_t rows) { return RowPlaces({{0, rows}}); }
+  PlaceRanges() = default;
+  explicit PlaceRanges(std::vector<Share> ranges) : ranges_(std::move(ranges)) {}
+  static PlaceRanges whole(int64_t rows) { return PlaceRanges({{0, rows}}); }
 
   const std::vector<Share>& ranges() const { return ranges_; }
   int64_t rows() const { return rows_before(ranges_.empty() ? 0 : ranges_.back().end()); }
@@ -57,13 +57,13 @@ struct Visibility {
   int64_t first_key(int64_t query) const { return window > 0 ? std::max<int64_t>(query + 1 - window, 0) : 0; }
   int64_t end_key(int64_t query, int64_t places) const { return causal ? query + 1 : places; }
   // Returns the keys among those at `keys` that queries see, first to last: rows. The range is empty if they see none.
-  TileRange keys_of(int64_t first_query, int64_t last_query, const RowPlaces& keys, int64_t places) const {
+  TileRange keys_of(int64_t first_query, int64_t last_query, const PlaceRanges& keys, int64_t places) const {
     const TileRange seen{keys.rows_before(first_key(first_query)), keys.rows_before(end_key(last_query, places))};
     return seen.begin < seen.end ? seen : TileRange{0, 0};
   }
   // Returns the number of pairs of a query and a key whose products are needed. With `causal`, a query and its own key count as
   // half a pair, so that a whole sequence needs half of its square.
-  double pairs(const RowPlaces& queries, const RowPlaces& keys, int64_t places) const {
+  double pairs(const PlaceRanges& queries, const PlaceRanges& keys, int64_t places) const {
     double count = 0;
     for (int64_t row = 0; row < queries.rows(); ++row) {
       const int64_t query = queries.place(row);
@@ -74,7 +74,7 @@ struct Visibility {
     return count;
   }
   // Returns bools [queries, keys] on a device: element (i, j) is true if query i sees key j.
-  at::Tensor mask(const RowPlaces& queries, const RowPlaces& keys, at::Device device) const {
+  at::Tensor mask(const PlaceRanges& queries, const PlaceRanges& keys, at::Device device) const {
     const at::Tensor query = queries.tensor(device).unsqueeze(1), key = keys.tensor(device).unsqueeze(0);
     if (!causal) return at::ones({query.size(0), key.size(1)}, at::TensorOptions(at::kBool).device(device));
     const at::Tensor seen = key <= query;

@@ -50,7 +50,8 @@ at::Tensor ulysses_attention(const at::Tensor& qkv, const ContextCall& call) {
     const HeadsOfRank heads = heads_of_rank(shape, ranks, rank);
     const auto columns = [&](int64_t before, Share of) { return Share{(before + of.begin) * dim, of.count * dim}; };
     queries.push_back({columns(0, heads.queries)});
-    joined.push_back({columns(0, heads.queries), columns(shape.heads, heads.keys), columns(shape.heads + shape.kv_heads, heads.keys)});
+    joined.push_back(
+        {columns(0, heads.queries), columns(shape.heads, heads.keys), columns(shape.heads + shape.kv_heads, heads.keys)});
   }
   const HeadsOfRank own = heads_of_rank(shape, ranks, call.places().rank);
   AttentionInputs inputs = call.inputs;

@@ -9,7 +9,7 @@ namespace {
 
 AttentionTokens tokens_of_gather(const ContextCall& call) {
   const int64_t total = call.places().total;
-  return {RowPlaces(call.places().own()), RowPlaces::whole(total), total, call.inputs.segments, whole_segments(call)};
+  return {PlaceRanges(call.places().own()), PlaceRanges::whole(total), total, call.inputs.segments, whole_segments(call)};
 }
 
 // Returns the queries of this rank and the keys and values of all ranks.
@@ -26,7 +26,8 @@ BlockResult gather_forward(const ContextCall& call, const at::Tensor& qkv) {
   const AttentionViews in = with_all_tokens(call, qkv);
   const AttentionTokens tokens = tokens_of_gather(call);
   const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
-  const BlockResult result{at::empty(in.queries.sizes(), qkv.options()), at::empty({qkv.size(0), shape.heads, qkv.size(1)}, wide)};
+  const BlockResult result{at::empty(in.queries.sizes(), qkv.options()),
+                           at::empty({qkv.size(0), shape.heads, qkv.size(1)}, wide)};
   forward_block(call, result, in, tokens);
   return result;
 }

@@ -25,9 +25,9 @@ struct PassedBlock {
 };
 
 // One turn of the ring. In step 0 a rank has its own block, in each later step the block that the rank before had.
-class Ring {
+class RingTurn {
  public:
-  Ring(const ContextCall& call, const at::Tensor& qkv)
+  RingTurn(const ContextCall& call, const at::Tensor& qkv)
       : call_(call), own_(views_of(qkv, call.inputs.shape)), held_{at::stack({own_.keys, own_.values}), call.inputs.segments} {}
 
   // Calls body(step) with each block. The next block is on its way meanwhile.
@@ -51,13 +51,13 @@ class Ring {
     return shape;
   }
   AttentionTokens tokens() const {
-    return {RowPlaces(call_.places().own()), RowPlaces(call_.ranges(source_)), call_.places().total, call_.inputs.segments,
+    return {PlaceRanges(call_.places().own()), PlaceRanges(call_.ranges(source_)), call_.places().total, call_.inputs.segments,
             held_.segments};
   }
   // Returns whether a query may see a key of the block.
   bool is_visible() const {
     const std::vector<Share>& own = call_.places().own();
-    const TileRange seen = call_.inputs.sees.keys_of(own.front().begin, own.back().end() - 1, RowPlaces(call_.ranges(source_)),
+    const TileRange seen = call_.inputs.sees.keys_of(own.front().begin, own.back().end() - 1, PlaceRanges(call_.ranges(source_)),
                                                      call_.places().total);
     return seen.begin < seen.end;
   }
@@ -86,7 +86,7 @@ BlockResult ring_forward(const ContextCall& call, const at::Tensor& qkv) {
     return BlockResult{at::empty({B, S, shape.heads * shape.head_dim}, wide), at::empty({B, shape.heads, S}, wide)};
   };
   const BlockResult sum = empty_result();
-  Ring ring(call, qkv);
+  RingTurn ring(call, qkv);
   ring.run([&](int step) {
     if (!ring.is_visible()) return;
     const BlockResult block = step == 0 ? sum : empty_result();
@@ -102,7 +102,7 @@ void ring_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Te
   const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
   const at::Tensor queries = at::zeros(grads.queries.sizes(), wide);
   PassedTensor sums;  // of the gradients of a block's keys and values
-  Ring ring(call, qkv);
+  RingTurn ring(call, qkv);
   ring.run([&](int step) {
     const at::Tensor part = at::zeros(ring.keys_values().sizes(), wide);
     if (ring.is_visible())

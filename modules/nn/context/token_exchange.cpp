@@ -99,8 +99,9 @@ struct HeadExchange {
     std::vector<at::Tensor> pieces;
     for (int rank = 0; rank < call.ranks(); ++rank) pieces.push_back(tokens_in(x, call.ranges(rank)));
     const auto received = exchange(pieces, [&](int rank) { return std::vector<int64_t>{B, S, width_of(of(rank))}; });
-    const at::Tensor sums = at::zeros({B, S, total_columns},
-                                      x.options().dtype(overlap(columns, total_columns) ? wide_dtype(x.scalar_type()) : x.scalar_type()));
+    const at::Tensor sums =
+        at::zeros({B, S, total_columns},
+                  x.options().dtype(overlap(columns, total_columns) ? wide_dtype(x.scalar_type()) : x.scalar_type()));
     for (int rank = 0; rank < call.ranks(); ++rank) {
       int64_t first = 0;
       for (const Share& range : of(rank)) {

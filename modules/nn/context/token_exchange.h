@@ -23,7 +23,7 @@ struct ContextCall {
   const TokenPlaces& places() const { return context->tokens(); }
   int ranks() const { return static_cast<int>(places().of_rank.size()); }
   const std::vector<Share>& ranges(int rank) const { return places().of_rank[static_cast<size_t>(rank)]; }
-  int64_t count(int rank) const { return RowPlaces(ranges(rank)).rows(); }
+  int64_t count(int rank) const { return PlaceRanges(ranges(rank)).rows(); }
   Communicator& comm() const { return context->comm(axis); }
   void sent(int64_t elements, const at::Tensor& of, Pattern pattern) const {
     context->sent(axis, elements * static_cast<int64_t>(of.element_size()), pattern);

@@ -48,8 +48,9 @@ void Attention::check_context(const std::string& path) const {
   if (tensor_.is_cut() && tensor_.name() == context_.name())
     misuse("{}: the heads and the tokens are both cut over axis '{}': give two axes", path, tensor_.name());
   if (context_.method() == ContextMethod::ulysses && shape_.heads / tensor_.ranks() < context_.ranks())
-    misuse("{}: with method = \"ulysses\", the {} ranks of axis '{}' cut the heads of a rank, {}: give more heads, or method = \"ring\"",
-           path, context_.ranks(), context_.name(), shape_.heads / tensor_.ranks());
+    misuse(
+        "{}: with method = \"ulysses\", the {} ranks of axis '{}' cut the heads of a rank, {}: give more heads, or method = \"ring\"",
+        path, context_.ranks(), context_.name(), shape_.heads / tensor_.ranks());
 }
 
 // Cuts by query heads. The norms of heads are whole: each rank has other heads.

@@ -30,10 +30,10 @@ struct AttentionOptions : HeadOptions {
   bool rotary = false;  // use rotary positions; otherwise attention uses no positions
   bool bias = true;
   double qk_norm_eps = 1e-6;
-  int64_t window = 0;          // keys that a query sees up to its own; 0: all
+  int64_t window = 0;                          // keys that a query sees up to its own; 0: all
   std::optional<ContextOptions> context = {};  // how the tokens of samples are cut over ranks
-  double dropout = 0;          // probability for the attention weights; in a block, for both branches, too
-  double residual_std = 0.02;  // standard deviation of the initial weights of the output projection
+  double dropout = 0;                          // probability for the attention weights; in a block, for both branches, too
+  double residual_std = 0.02;                  // standard deviation of the initial weights of the output projection
 };
 
 // Adds the options of HeadOptions to a schema. Options derives from HeadOptions.

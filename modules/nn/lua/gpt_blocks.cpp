@@ -7,7 +7,9 @@ namespace zt::nn {
 namespace {
 
 Value method_of(lua::Callable& method, int64_t block) {
-  const auto about = [&] { return fmt::format("nn.gpt: the function 'context.method' at {}, for block {}", method.place(), block); };
+  const auto about = [&] {
+    return fmt::format("nn.gpt: the function 'context.method' at {}, for block {}", method.place(), block);
+  };
   return with_context(about, [&] {
     lua_State* L = method.begin();
     const lua::StackScope scope(L, lua_gettop(L) - 1);
@@ -26,8 +28,8 @@ std::vector<int64_t> windows_of(const Value& window, int64_t blocks) {
   if (window.get_if<Value::List>() || window.get_if<Value::Table>()) convert(window, "nn.gpt.window", windows);
   else windows.assign(static_cast<size_t>(blocks), 0);
   if (std::ssize(windows) != blocks)
-    misuse("nn.gpt.window is a list of {} for {}: give one number per block, or one for all", counted(std::ssize(windows), "number"),
-           counted(blocks, "block"));
+    misuse("nn.gpt.window is a list of {} for {}: give one number per block, or one for all",
+           counted(std::ssize(windows), "number"), counted(blocks, "block"));
   if (!window.get_if<Value::List>() && !window.is_nil()) {
     int64_t each = 0;
     convert(window, "nn.gpt.window", each);

@@ -25,7 +25,7 @@ struct GptOptions : HeadOptions {
   std::optional<Activation> activation;
   std::optional<std::string> position;
   std::optional<bool> bias, tied, scale_residual;
-  Value window, context;  // of attention; `window` may be a list, and `context.method` a function, by block
+  Value window, context;               // of attention; `window` may be a list, and `context.method` a function, by block
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
   bool loss = true;
@@ -54,7 +54,8 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
           .optional("activation", &GptOptions::activation, "activation of the MLPs")
           .optional("mlp", &GptOptions::mlp, "function(block) that returns the layers instead of a block's MLP, or nil")
-          .optional("window", &GptOptions::window, "keys that a token attends to, its own and those before it; 0: all; or a list by block")
+          .optional("window", &GptOptions::window,
+                    "keys that a token attends to, its own and those before it; 0: all; or a list by block")
           .only_with("with causal = true", [](const GptOptions& o) { return o.causal; })
           .optional("context", &GptOptions::context,
                     "how the tokens of samples are cut over the ranks of a mesh axis; `method` may be a function(block)")

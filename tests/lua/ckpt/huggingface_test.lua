@@ -279,6 +279,7 @@ function TestConfig:test_models_without_a_counterpart_are_refused()
   check({kv_heads = 1}, "no model of Hugging Face's")
   check({position = "none"}, "no model of Hugging Face's")
   check({causal = false}, "no model of Hugging Face's")
+  check({window = 4}, "no model of Hugging Face's")
   check({family = "llama", qk_norm = true}, "neither has qk_norm")
   check({family = "llama", seq = 0}, "give nn.gpt's option 'seq'")
   -- Options that no form is known to have, such as one that a later version adds.

@@ -1,5 +1,5 @@
--- Tests attention whose tokens are cut over the ranks of a mesh axis, beside the same model on one rank. Also runs on two and four
--- ranks.
+-- Tests attention whose tokens are cut over the ranks of a mesh axis, beside the same model on one rank. Also runs on two and
+-- four ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -24,7 +24,8 @@ local function batch(step, dp, how)
                   labels = zt.randint(VOCAB, {SAMPLES, tokens}, {generator = generator, dtype = "int64"})}
   fields.labels:narrow(1, 0, 10):fill_(-100)
   if how.packed then
-    fields.segments, fields.positions = zt.zeros({SAMPLES, tokens}, {dtype = "int64"}), zt.zeros({SAMPLES, tokens}, {dtype = "int64"})
+    fields.segments = zt.zeros({SAMPLES, tokens}, {dtype = "int64"})
+    fields.positions = fields.segments:clone()
     for sample = 0, SAMPLES - 1 do
       local begin = 0
       for segment, length in ipairs{7 + sample, 12, tokens - 19 - sample} do

@@ -23,6 +23,7 @@ function TestEffects:test_layers_and_models()
   end
   fails("nn.attention.rope_base", "with rotary = true", nn.attention, with(attention, {rope_base = 100}))
   fails("nn.attention.qk_norm_eps", "with qk_norm = true", nn.attention, with(attention, {qk_norm_eps = 1e-5}))
+  fails("nn.attention.window", "with causal = true", nn.attention, with(attention, {causal = false, window = 3}))
   fails("nn.block.eps", "with a norm", nn.block, with(attention, {norm = "none", eps = 1e-5}))
   nn.attention(with(attention, {rope_base = 100, rotary = true, qk_norm_eps = 1e-5, qk_norm = true}))
   local head = {vocab = 5, hidden = 8}

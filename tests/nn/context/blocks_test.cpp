@@ -51,11 +51,12 @@ struct Kernel {
   decltype(&block_forward_by_aten) forward;
   decltype(&block_backward_by_aten) backward;
 };
-const Kernel kTiled{[](const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
-                       const AttentionRule& rule) { attention_forward(out, logsumexp, in, tokens, rule); },
-                    [](const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in,
-                       const at::Tensor& out, const at::Tensor& logsumexp, const AttentionTokens& tokens,
-                       const AttentionRule& rule) { attention_backward(grads, sum, dout, in, out, logsumexp, tokens, rule); }};
+const Kernel kTiled{
+    [](const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
+       const AttentionRule& rule) { attention_forward(out, logsumexp, in, tokens, rule); },
+    [](const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in, const at::Tensor& out,
+       const at::Tensor& logsumexp, const AttentionTokens& tokens,
+       const AttentionRule& rule) { attention_backward(grads, sum, dout, in, out, logsumexp, tokens, rule); }};
 const Kernel kAten{block_forward_by_aten, block_backward_by_aten};
 
 BlockResult empty_result(const at::Tensor& qkv, const AttentionShape& shape, at::ScalarType dtype) {
@@ -79,7 +80,8 @@ Gradients in_one_piece(const BlockCase& c, const at::Tensor& qkv, const at::Tens
 Gradients in_blocks(const BlockCase& c, const Kernel& kernel, const at::Tensor& qkv, const at::Tensor& dout) {
   const AttentionRule rule = rule_of(c);
   const auto wide = wide_dtype(qkv.scalar_type());
-  const at::Tensor segments = segments_of(c), out = at::empty_like(dout), dqkv = at::zeros(qkv.sizes(), qkv.options().dtype(wide));
+  const at::Tensor segments = segments_of(c), out = at::empty_like(dout),
+                   dqkv = at::zeros(qkv.sizes(), qkv.options().dtype(wide));
   const auto give = [](const at::Tensor& whole, const at::Tensor& part, const std::vector<Share>& ranges) {
     int64_t first = 0;
     for (const Share& range : ranges) {
@@ -94,7 +96,7 @@ Gradients in_blocks(const BlockCase& c, const Kernel& kernel, const at::Tensor& 
     sum.out.zero_();
     sum.logsumexp.fill_(-std::numeric_limits<double>::infinity());
     const auto tokens_of = [&](const std::vector<Share>& other) {
-      return AttentionTokens{RowPlaces(own), RowPlaces(other), kTokens, part_of(segments, own), part_of(segments, other)};
+      return AttentionTokens{PlaceRanges(own), PlaceRanges(other), kTokens, part_of(segments, own), part_of(segments, other)};
     };
     const auto views_with = [&](const at::Tensor& other) {
       return AttentionViews{views_of(mine, c.shape).queries, views_of(other, c.shape).keys, views_of(other, c.shape).values};
@@ -110,7 +112,8 @@ Gradients in_blocks(const BlockCase& c, const Kernel& kernel, const at::Tensor& 
     const at::Tensor dmine = at::zeros(mine.sizes(), dqkv.options()), dpart = part_of(dout, own);
     for (const auto& other : kParts) {
       const at::Tensor theirs = part_of(qkv, other), dtheirs = at::zeros(theirs.sizes(), dqkv.options());
-      const AttentionViews to{views_of(dmine, c.shape).queries, views_of(dtheirs, c.shape).keys, views_of(dtheirs, c.shape).values};
+      const AttentionViews to{views_of(dmine, c.shape).queries, views_of(dtheirs, c.shape).keys,
+                              views_of(dtheirs, c.shape).values};
       kernel.backward(to, GradientSum::add, dpart, views_with(theirs), rounded, sum.logsumexp, tokens_of(other), rule);
       give(dqkv, dtheirs, other);
     }
@@ -149,7 +152,7 @@ INSTANTIATE_TEST_SUITE_P(Nn, AttentionBlocks,
 
 TEST(AttentionBlock, OfHiddenKeysIsEmpty) {
   const BlockCase c;
-  const AttentionTokens tokens{RowPlaces({{0, 4}}), RowPlaces({{4, 5}}), 9, {}, {}};
+  const AttentionTokens tokens{PlaceRanges({{0, 4}}), PlaceRanges({{4, 5}}), 9, {}, {}};
   const at::Tensor queries = at::randn({kBatch, 4, 24}), keys = at::full({kBatch, 5, 12}, NAN);
   for (const Kernel& kernel : {kTiled}) {
     const BlockResult result{at::ones({kBatch, 4, 24}), at::ones({kBatch, 4, 4})};
@@ -165,7 +168,8 @@ TEST(AttentionBlock, OfHiddenKeysIsEmpty) {
 
 TEST(MergeBlock, OfNothingChangesNothing) {
   const double hidden = -std::numeric_limits<double>::infinity();
-  const BlockResult sum{at::tensor({1.5, 0.0}, at::kDouble).view({1, 2, 1}), at::tensor({900.0, hidden}, at::kDouble).view({1, 1, 2})};
+  const BlockResult sum{at::tensor({1.5, 0.0}, at::kDouble).view({1, 2, 1}),
+                        at::tensor({900.0, hidden}, at::kDouble).view({1, 1, 2})};
   const BlockResult before{sum.out.clone(), sum.logsumexp.clone()};
   merge_block(sum, {at::zeros({1, 2, 1}, at::kDouble), at::full({1, 1, 2}, hidden, at::kDouble)});
   EXPECT_TRUE(at::equal(sum.out, before.out));

@@ -14,8 +14,9 @@ namespace {
 
 TEST(Visibility, IsOneRuleInAllForms) {
   constexpr int64_t kPlaces = 9;
-  const RowPlaces whole = RowPlaces::whole(kPlaces), some({{1, 2}, {4, 3}, {8, 1}});
-  for (const Visibility sees : {Visibility{true}, Visibility{false}, Visibility{true, 1}, Visibility{true, 3}, Visibility{true, 9}}) {
+  const PlaceRanges whole = PlaceRanges::whole(kPlaces), some({{1, 2}, {4, 3}, {8, 1}});
+  for (const Visibility sees :
+       {Visibility{true}, Visibility{false}, Visibility{true, 1}, Visibility{true, 3}, Visibility{true, 9}}) {
     for (const auto& [queries, keys] : {std::pair(whole, whole), {some, whole}, {whole, some}, {some, some}}) {
       const at::Tensor mask = sees.mask(queries, keys, at::kCPU);
       double pairs = 0;
@@ -37,7 +38,7 @@ TEST(Visibility, IsOneRuleInAllForms) {
 }
 
 TEST(Visibility, PlacesOfRows) {
-  const RowPlaces places({{1, 2}, {4, 3}});
+  const PlaceRanges places({{1, 2}, {4, 3}});
   EXPECT_EQ(places.rows(), 5);
   for (const auto& [row, place] : {std::pair(0, 1), {1, 2}, {2, 4}, {4, 6}}) {
     EXPECT_EQ(places.place(row), place);
@@ -46,7 +47,7 @@ TEST(Visibility, PlacesOfRows) {
   EXPECT_EQ(places.rows_before(0), 0);
   EXPECT_EQ(places.rows_before(3), 2);
   EXPECT_EQ(places.rows_before(100), 5);
-  EXPECT_EQ(RowPlaces().rows(), 0);
+  EXPECT_EQ(PlaceRanges().rows(), 0);
 }
 
 // Each row of a tile has its own first key and end. A row may see no key of the tile. Of 20 terms with an error of a few 2^-53
