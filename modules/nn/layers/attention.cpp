@@ -29,10 +29,7 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
 }  // namespace
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
-    : options_(options),
-      shape_(checked_shape(options, path)),
-      tensor_(options, path),
-      context_(options.context, path) {
+    : options_(options), shape_(checked_shape(options, path)), tensor_(options, path), context_(options.context, path) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));

@@ -15,7 +15,7 @@
 namespace zt::nn {
 
 // The options that nn.attention, nn.block and nn.gpt share.
-struct HeadOptions : TensorOptions {
+struct HeadOptions : TensorAxisOptions {
   int64_t hidden = 0;
   int64_t heads = 0;
   int64_t kv_heads = 0;  // 0: as many as heads

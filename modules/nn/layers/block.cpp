@@ -35,7 +35,7 @@ namespace {
 
 MlpOptions mlp_of(const BlockOptions& o) {
   MlpOptions mlp;
-  static_cast<TensorOptions&>(mlp) = o;
+  static_cast<TensorAxisOptions&>(mlp) = o;
   mlp.hidden = o.hidden;
   mlp.ffn = o.ffn ? o.ffn : 4 * o.hidden;
   mlp.activation = o.activation;

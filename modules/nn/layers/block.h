@@ -40,8 +40,8 @@ at::Tensor add_branch(const Norm::Fork& fork, const Branch& branch, const Dropou
   return branch.run(fork.normed, context, fork.x);  // the branch's last matmul accumulates onto the residual
 }
 
-// A layer that reads `h` and outputs `h` = norm2(y) and `residual` = y: see run. With sequence parallelism `h` has all tokens, for
-// layers that need not know of it.
+// A layer that reads `h` and outputs `h` = norm2(y) and `residual` = y: see run. With sequence parallelism `h` has all tokens,
+// for layers that need not know of it.
 class AttentionBlock final : public Layer, public LayerExtras {
  public:
   // Makes the parameters norm1.*, attention.*, norm2.*. `path` names the options in messages.
@@ -95,7 +95,7 @@ class Block {
   Dropout mlp_dropout_;
 };
 
-struct ResidualOptions : TensorOptions {
+struct ResidualOptions : TensorAxisOptions {
   double dropout = 0;
 };
 

@@ -11,7 +11,7 @@ namespace zt::nn {
 
 namespace {
 
-struct DropoutOptions : TensorOptions {
+struct DropoutOptions : TensorAxisOptions {
   double p = 0;
   int64_t columns = 0;  // of all ranks
 };

@@ -133,8 +133,7 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
 
 }  // namespace
 
-Embedding::Embedding(const EmbeddingOptions& options)
-    : tensor_(options, "nn.embedding"), dropout_(options.dropout) {
+Embedding::Embedding(const EmbeddingOptions& options) : tensor_(options, "nn.embedding"), dropout_(options.dropout) {
   const InitFn init = init_normal(0, options.std);
   weight_ = make_param("weight", {options.vocab, options.hidden}, init, true, {"vocab", "hidden"});
   tensor_.check_enough(options.vocab, "tokens", "nn.embedding");
@@ -146,7 +145,8 @@ Embedding::Embedding(const EmbeddingOptions& options)
 
 void Embedding::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode) const {
   const at::Tensor tokens = batch("tokens");
-  if (!tokens.defined()) misuse("an embedding needs the batch field 'tokens', int64 [samples, seq], which the batch does not have");
+  if (!tokens.defined())
+    misuse("an embedding needs the batch field 'tokens', int64 [samples, seq], which the batch does not have");
   checked_indices(tokens, weight_->shape[0], "token");
   if (!positions_) return;
   const at::Tensor positions = batch("positions");

@@ -8,7 +8,7 @@
 
 namespace zt::nn {
 
-struct EmbeddingOptions : TensorOptions {
+struct EmbeddingOptions : TensorAxisOptions {
   int64_t vocab = 0;
   int64_t hidden = 0;
   int64_t positions = 0;  // rows of the table of learned positions; 0 means no learned positions

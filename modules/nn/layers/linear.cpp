@@ -9,7 +9,7 @@ namespace zt::nn {
 
 namespace {
 
-struct LinearOptions : TensorOptions {
+struct LinearOptions : TensorAxisOptions {
   int64_t in = 0, out = 0;
   bool bias = true;
   std::optional<double> std;

@@ -9,7 +9,7 @@
 
 namespace zt::nn {
 
-struct MlpOptions : TensorOptions {
+struct MlpOptions : TensorAxisOptions {
   int64_t hidden = 0;  // columns of input and output
   int64_t ffn = 0;     // columns inside
   Activation activation = Activation::gelu_tanh;

@@ -32,8 +32,7 @@ class PartLayer final : public Layer, public LayerExtras {
   }
   Io io() const override {
     Io io;
-    if constexpr (requires { part_.tensor(); })
-      io.cut_inputs["h"] = io.outputs.front().cut_over = part_.tensor().stream_axis();
+    if constexpr (requires { part_.tensor(); }) io.cut_inputs["h"] = io.outputs.front().cut_over = part_.tensor().stream_axis();
     return io;
   }
   std::optional<TokenCut> token_cut() const override {

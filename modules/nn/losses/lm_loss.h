@@ -11,7 +11,7 @@
 
 namespace zt::nn {
 
-struct LmLossOptions : TensorOptions {
+struct LmLossOptions : TensorAxisOptions {
   int64_t vocab = 0;
   int64_t hidden = 0;
   NormKind norm = NormKind::layernorm;

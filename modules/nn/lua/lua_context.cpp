@@ -86,16 +86,14 @@ int along_axis(lua_State* L, const char* function, const Run& run) {
 
 // ctx:copy_to(axis, x)
 int copy(lua_State* L) {
-  return along_axis(L, "copy_to", [](Context& context, const std::string& axis, const at::Tensor& x) {
-    return copy_to(context, axis, x);
-  });
+  return along_axis(L, "copy_to",
+                    [](Context& context, const std::string& axis, const at::Tensor& x) { return copy_to(context, axis, x); });
 }
 
 // ctx:reduce_from(axis, x)
 int reduce(lua_State* L) {
-  return along_axis(L, "reduce_from", [](Context& context, const std::string& axis, const at::Tensor& x) {
-    return reduce_from(context, axis, x);
-  });
+  return along_axis(L, "reduce_from",
+                    [](Context& context, const std::string& axis, const at::Tensor& x) { return reduce_from(context, axis, x); });
 }
 
 // ctx:scatter_to(axis, x, dim)

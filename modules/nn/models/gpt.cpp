@@ -116,7 +116,7 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   layers.push_back({name, std::make_shared<AttentionBlock>(options, path)});
   for (const NamedLayer& entry : *inner) layers.push_back({name + "." + entry.name, entry.layer, true});
   ResidualOptions residual;
-  static_cast<TensorOptions&>(residual) = options;
+  static_cast<TensorAxisOptions&>(residual) = options;
   residual.dropout = options.dropout;
   layers.push_back({name + ".add", residual_layer(residual), true});
 }
@@ -131,7 +131,7 @@ Value without_layout(const Value& value) {
 std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
   EmbeddingOptions first;
-  static_cast<TensorOptions&>(first) = o;
+  static_cast<TensorAxisOptions&>(first) = o;
   first.vocab = o.vocab;
   first.hidden = o.hidden;
   first.positions = *o.position == "learned" ? o.seq : 0;
@@ -147,7 +147,7 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
     add_block(layers, i, block, o.mlp.get());
   }
   LmLossOptions head;
-  static_cast<TensorOptions&>(head) = o;
+  static_cast<TensorAxisOptions&>(head) = o;
   head.vocab = o.vocab;
   head.hidden = o.hidden;
   head.norm = *o.norm;

@@ -105,8 +105,8 @@ at::Tensor Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& 
   const bool has_tokens = x.dim() > 1 && x.size(1) == (tokens ? tokens->count : held);
   const bool has_some = has_tokens && (tokens || places.of_rank.size() > 1);
   if (!has_some && !columns) return keep.mask(x.sizes(), x.device());
-  const std::vector<Share> rows = !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}}
-                                  : places_in(places.own(), tokens.value_or(Share{0, held}));
+  const std::vector<Share> rows =
+      !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, held}));
   const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
   std::vector<Share> elements;
   for (const Share& range : rows) {

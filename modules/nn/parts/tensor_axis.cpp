@@ -22,7 +22,7 @@ int64_t count_tokens(Context& context) {
 
 }  // namespace
 
-TensorAxis::TensorAxis(const TensorOptions& options, const std::string& path) {
+TensorAxis::TensorAxis(const TensorAxisOptions& options, const std::string& path) {
   const auto& axis = options.tensor;
   if (!axis || axis->size == 1) return;
   if (axis->names.size() > 1)

@@ -24,10 +24,10 @@ constexpr auto words_of(SumType) {
 }
 
 // The options of layers whose matrices can be cut.
-struct TensorOptions {
-  std::shared_ptr<Axis> tensor = {};        // over whose ranks the matrices are cut
-  std::optional<SumType> tp_dtype = {};     // of the parts of sums; nothing: the parameters' type
-  bool sequence_parallel = false;           // of the residual stream each rank has a share of the tokens
+struct TensorAxisOptions {
+  std::shared_ptr<Axis> tensor = {};     // over whose ranks the matrices are cut
+  std::optional<SumType> tp_dtype = {};  // of the parts of sums; nothing: the parameters' type
+  bool sequence_parallel = false;        // of the residual stream each rank has a share of the tokens
 };
 
 // Adds `tensor` and `tp_dtype` to a schema. Options derives from TensorOptions. `cut` says what is cut.
@@ -35,7 +35,8 @@ template <class Options>
 Schema<Options>&& tensor_options(Schema<Options>&& schema, const char* cut = "the matrices are cut") {
   return std::move(schema)
       .optional("tensor", &Options::tensor, std::string("mesh axis over whose ranks ") + cut)
-      .optional("tp_dtype", &Options::tp_dtype, "type in which the parts of sums over the axis travel; default: the parameters' type")
+      .optional("tp_dtype", &Options::tp_dtype,
+                "type in which the parts of sums over the axis travel; default: the parameters' type")
       .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
 }
 
@@ -54,7 +55,7 @@ class TensorAxis {
  public:
   TensorAxis() = default;
   // `path`: of the layer, for messages. Throws Misuse for a joined axis.
-  TensorAxis(const TensorOptions& options, const std::string& path);
+  TensorAxis(const TensorAxisOptions& options, const std::string& path);
 
   bool is_cut() const { return ranks_ > 1; }
   // Returns the axis over which the tokens of the residual stream are cut (Output::cut_over); empty: none.

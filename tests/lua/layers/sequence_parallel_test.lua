@@ -1,9 +1,9 @@
--- Tests sequence parallelism: between the matrices each rank of the axis `tp` has a share of the tokens. Also runs on two and four
--- ranks.
+-- Tests sequence parallelism: between the matrices each rank of the axis `tp` has a share of the tokens. Also runs on two and
+-- four ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local cut_runs = require "support.cut_runs"
+local cut_runs = require "layers.cut_runs"
 local one_rank = require "support.one_rank"
 local nn, optim, zero = require "zt.nn", require "zt.optim", require "zt.zero"
 
@@ -23,7 +23,7 @@ function TestSequenceParallel:test_layers_in_lua_see_all_tokens()
   local function mlp(i)
     if i == 0 then return nil end
     return {{"mix", nn.layer{params = {w = zt.randn({12, 12}, {generator = zt.generator(4)}):mul(0.3)},
-                             forward = function(self, h) return zt.linear(h - h:mean(1, true), self.w):tanh() end}},
+                             forward = function(layer, h) return zt.linear(h - h:mean(1, true), layer.w):tanh() end}},
             {"norm", nn.rmsnorm{hidden = 12}}}
   end
   for _, options in ipairs{MODELS[1], MODELS[3]} do
@@ -106,11 +106,13 @@ function TestSequenceParallel:test_refusals()
   local text = "outputs to each rank %s of 'h', and '%s' (%s), which reads it, takes %s"
   lu.assertErrorMsgContains(text:format("its tokens along 'tp'", "1", "layernorm", "all tokens"), nn.sequential,
                             {embedding(), nn.layernorm{hidden = 8}, nn.lm_loss{vocab = 17, hidden = 8}})
-  lu.assertErrorMsgContains(text:format("its tokens along 'tp'", "1", "block", "all tokens"), nn.sequential, {embedding(), block()})
+  lu.assertErrorMsgContains(text:format("its tokens along 'tp'", "1", "block", "all tokens"), nn.sequential,
+                            {embedding(), block()})
   lu.assertErrorMsgContains(text:format("all tokens", "1", "block", "its tokens along 'tp'"), nn.sequential,
                             {nn.embedding{vocab = 17, hidden = 8}, block(true)})
   lu.assertErrorMsgContains("has some tokens of the residual stream only", nn.layer,
-                            {layers = {inner = block(true)}, forward = function(self, h, ctx) return self.inner:forward(h, ctx) end})
+                            {layers = {inner = block(true)},
+                             forward = function(layer, h, ctx) return layer.inner:forward(h, ctx) end})
   -- Gradients of norms need a sum over the axis.
   local program = zt.program(model_of(MODELS[2], tp, SEQUENCE), {mesh = meshes[1]})
   lu.assertErrorMsgContains("zero.shard", zt.trainer, program, {optimizer = optim.sgd{lr = 0.1}})

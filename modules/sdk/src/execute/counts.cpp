@@ -46,8 +46,9 @@ Contribution contribution_of(const StepState& state, const std::vector<std::stri
                              Mode mode) {
   const RankPlace& place = state.links->place();
   std::vector<std::string> of_place = place.sample_axes;
-  std::ranges::copy_if(place.split_axes, std::back_inserter(of_place),
-                       [&](const std::string& axis) { return std::ranges::find(place.sample_axes, axis) == place.sample_axes.end(); });
+  std::ranges::copy_if(place.split_axes, std::back_inserter(of_place), [&](const std::string& axis) {
+    return std::ranges::find(place.sample_axes, axis) == place.sample_axes.end();
+  });
   Contribution mine{.is_counted = place.is_first_of_samples(axes),
                     .group = place.coord.index(place.sample_axes),
                     .place = place.coord.index(of_place),
@@ -166,11 +167,12 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
 
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group, of_place = adds.place < 0 ? comm.rank() : adds.place;
-  const at::Tensor own = at::tensor(
-      {mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.trainer}, int64_t{adds.is_counted}, of_group,
-       of_place, static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes),
-       std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
-      at::kLong);
+  const at::Tensor own =
+      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.trainer}, int64_t{adds.is_counted},
+                  of_group, of_place, static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
+                  static_cast<int64_t>(adds.shapes), std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor),
+                  int64_t{adds.failure.has_value()}},
+                 at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* first = all.const_data_ptr<int64_t>();

@@ -27,14 +27,14 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches);
 
 // How a rank's counts enter a sum over ranks.
 struct Contribution {
-  bool is_counted = true;                   // false: another rank with the same samples and positions counts them
-  int64_t group = -1;                       // number of the ranks that have the same samples; -1: of this rank alone
-  int64_t place = -1;                       // number of the ranks that share the work on them in the same layers; -1: of this alone
-  SamplesHash samples = {};                 // of the group's samples; the default where they are not compared
-  uint64_t shapes = 0;                      // of the micro-batches, where all ranks must give the same
-  int trainer = 0;                          // Links::trainer
-  double lr = 0;                            // the base learning rate of this step
-  double divisor = 0;                       // of the gradients' sums; 0 where the counts define it
+  bool is_counted = true;    // false: another rank with the same samples and positions counts them
+  int64_t group = -1;        // number of the ranks that have the same samples; -1: of this rank alone
+  int64_t place = -1;        // number of the ranks that share the work on them in the same layers; -1: of this alone
+  SamplesHash samples = {};  // of the group's samples; the default where they are not compared
+  uint64_t shapes = 0;       // of the micro-batches, where all ranks must give the same
+  int trainer = 0;           // Links::trainer
+  double lr = 0;             // the base learning rate of this step
+  double divisor = 0;        // of the gradients' sums; 0 where the counts define it
   std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
 };
 
@@ -57,8 +57,8 @@ void run_together(Communicator* control, const std::function<void()>& body);
 // Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode of one trainer at the same step, for example if one rank evaluates alone, or if ranks have
 // other shapes, learning rates or divisors, or if those of a group have different samples in the same fields, those of a place
-// other fields, or if those of a group count different tokens. Throws PeerFailed, with the failure, on all ranks if one of them has failed. Warns, once per process, if ranks of
-// several groups have the same samples.
+// other fields, or if those of a group count different tokens. Throws PeerFailed, with the failure, on all ranks if one of them
+// has failed. Warns, once per process, if ranks of several groups have the same samples.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 }  // namespace zt

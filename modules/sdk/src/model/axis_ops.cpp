@@ -41,7 +41,7 @@ class Mover {
         ranks_(comm_.size()),
         rank_(context.rank_along(axis)) {}
 
-  Moved start(const Step& step, const at::Tensor& x) const {
+  MoveResult start(const Step& step, const at::Tensor& x) const {
     switch (step.move) {
       case Move::same:
         return {x, {}};
@@ -56,7 +56,7 @@ class Mover {
         break;
     }
     const at::Tensor parts = step.sums ? x.to(*step.sums) : x;
-    const Moved moved = step.move == Move::sum ? sum(parts) : share_of_sum(parts, step.dim, step.total);
+    const MoveResult moved = step.move == Move::sum ? sum(parts) : share_of_sum(parts, step.dim, step.total);
     if (parts.scalar_type() == x.scalar_type()) return moved;
     const at::Tensor result = at::empty(moved.result.sizes(), x.options());
     return {result, then(moved.work, [result, of_parts = moved.result] { result.copy_(of_parts); })};
@@ -85,14 +85,14 @@ class Mover {
     return is_cleared ? at::zeros(shape, x.options()) : at::empty(shape, x.options());
   }
 
-  Moved sum(const at::Tensor& x) const {
+  MoveResult sum(const at::Tensor& x) const {
     note(2 * x.numel() * (ranks_ - 1) / ranks_, x, Pattern::collective);
     const at::Tensor in = x.contiguous(), out = at::empty_like(in);
     if (x.is_meta()) return {out, {}};
     return {out, keeping(comm_.all_reduce(out.view({-1}), in.view({-1}), ReduceOp::sum, async_), in)};
   }
 
-  Moved joined(const at::Tensor& x, int64_t dim, int64_t total) const {
+  MoveResult joined(const at::Tensor& x, int64_t dim, int64_t total) const {
     const at::Tensor all = at::empty(with_size(x.sizes(), dim, total), x.options());
     const bool is_in_place = are_in_place(x.sizes(), dim, total);
     const at::Tensor received = is_in_place ? all : rooms(x, dim, total, false);
@@ -115,7 +115,7 @@ class Mover {
             })};
   }
 
-  Moved share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
+  MoveResult share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
     const bool is_in_place = are_in_place(x.sizes(), dim, total);
     const at::Tensor sent = is_in_place ? x.contiguous() : rooms(x, dim, total, total % ranks_ != 0);
     note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
@@ -134,7 +134,7 @@ class Mover {
     return then(work, [tensor] {});
   }
 
-  Moved exchange(const at::Tensor& x, const Step& step) const {
+  MoveResult exchange(const at::Tensor& x, const Step& step) const {
     const int64_t cut_total = x.size(step.cut_dim), cut_count = share(cut_total, rank_).count;
     const at::Tensor all = at::empty(with_size(with_size(x.sizes(), step.dim, step.total), step.cut_dim, cut_count), x.options());
     const int64_t of_row = x.numel() / std::max<int64_t>(1, cut_total);  // elements of x per row of the cut dim
@@ -227,8 +227,8 @@ at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at
   return apply({&context, axis, {Move::share_of_sum, dim, total, 0, sums}, {Move::joined, dim, total}}, x);
 }
 
-at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total,
-                       Use use, SumDtype sums) {
+at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total, Use use,
+                       SumDtype sums) {
   const int64_t dim = checked_dim("gather_from", axis, x, given_dim);
   check_share("gather_from", context, axis, x, dim, total);
   const Move back = use == Use::alike ? Move::share : Move::share_of_sum;
@@ -245,23 +245,23 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
 
 namespace {
 
-Moved start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x) {
-  return context.ranks_along(axis) == 1 ? Moved{x, {}} : Mover(context, axis, Async::yes).start(step, x);
+MoveResult start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x) {
+  return context.ranks_along(axis) == 1 ? MoveResult{x, {}} : Mover(context, axis, Async::yes).start(step, x);
 }
 
 }  // namespace
 
-Moved start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
+MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
   return start(context, axis, {.move = Move::sum, .sums = sums}, x);
 }
 
-Moved start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total) {
+MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total) {
   const int64_t dim = checked_dim("start_gather", axis, x, given_dim);
   check_share("start_gather", context, axis, x, dim, total);
   return start(context, axis, {Move::joined, dim, total}, x);
 }
 
-Moved start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums) {
+MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums) {
   const int64_t dim = checked_dim("start_share_of_sum", axis, x, given_dim), total = x.size(dim);
   return start(context, axis, {Move::share_of_sum, dim, total, 0, sums}, x);
 }

@@ -15,6 +15,22 @@ namespace zt {
 
 namespace {
 
+// Throws Misuse unless the ranks have those tokens of each input that the reader takes.
+void check_cuts(const Io& io, const PositionInfo& reader, const std::vector<PositionInfo>& positions) {
+  for (size_t i = 0; i < io.inputs.size(); ++i) {
+    const PositionInfo& source = positions[reader.inputs[i].position];
+    const std::string& given = source.outputs[reader.inputs[i].output].cut_over;
+    const auto found = io.cut_inputs.find(io.inputs[i]);
+    const std::string taken = found == io.cut_inputs.end() ? "" : found->second;
+    if (given == taken) continue;
+    const auto words = [](const std::string& axis) { return axis.empty() ? "all tokens" : "its tokens along '" + axis + "'"; };
+    misuse(
+        "'{}' ({}) outputs to each rank {} of '{}', and '{}' ({}), which reads it, takes {}: give all layers of the residual stream "
+        "the same sequence_parallel and tensor; layers that need not know of it stand between nn.attention_block and nn.residual",
+        source.name, source.kind, words(given), io.inputs[i], reader.name, reader.kind, words(taken));
+  }
+}
+
 // Fills a ModelInfo position by position, except what depends on which parameters are trained. Gives further uses of a layer the
 // name of the first, and each Param its full name. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
@@ -44,7 +60,7 @@ class ModelBuilder {
     info.splits_backward = entry.layer->splits_backward();
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
-    check_cuts(io, info);
+    check_cuts(io, info, model.positions);
     check_sources(*entry.layer, info);
     info.outputs = io.outputs;
     add_outputs(io.outputs, position, info.name);
@@ -192,22 +208,6 @@ class ModelBuilder {
     }
     misuse("'{}' ({}) reads '{}', which no earlier layer outputs{}", reader.name, reader.kind, input,
            suggest(input, names_of(latest_, &decltype(latest_)::value_type::first)));
-  }
-
-  // Throws Misuse unless the ranks have those tokens of each input that the reader takes.
-  void check_cuts(const Io& io, const PositionInfo& reader) const {
-    for (size_t i = 0; i < io.inputs.size(); ++i) {
-      const PositionInfo& source = model.positions[reader.inputs[i].position];
-      const std::string& given = source.outputs[reader.inputs[i].output].cut_over;
-      const auto found = io.cut_inputs.find(io.inputs[i]);
-      const std::string taken = found == io.cut_inputs.end() ? "" : found->second;
-      if (given == taken) continue;
-      const auto words = [](const std::string& axis) { return axis.empty() ? "all tokens" : "its tokens along '" + axis + "'"; };
-      misuse(
-          "'{}' ({}) outputs to each rank {} of '{}', and '{}' ({}), which reads it, takes {}: give all layers of the residual stream "
-          "the same sequence_parallel and tensor; layers that need not know of it stand between nn.attention_block and nn.residual",
-          source.name, source.kind, words(given), io.inputs[i], reader.name, reader.kind, words(taken));
-    }
   }
 
   void check_sources(const Layer& layer, const PositionInfo& reader) const {

@@ -195,7 +195,8 @@ void ByHand::run_forward(const Counts& counts, Executor& running, int end) {
   counts_.samples += counts.samples;
 }
 
-// Calls `body`, which runs a part of a forward. If it fails, the trainer is as before the call, and the error says so by `advice`.
+// Calls `body`, which runs a part of a forward. If it fails, the trainer is as before the call, and the error says so by
+// `advice`.
 void ByHand::or_as_before(const char* advice, const std::function<void()>& body) {
   try {
     const Health::Busy busy(runs_.health());

@@ -166,6 +166,15 @@ void ProgramRuns::ensure_same_step(const RankProgram& program) const {
   }
 }
 
+void ProgramRuns::refuse_together(const RankProgram& program, const std::function<void()>& body) {
+  const auto axes = axes_of_run(*plan_, program);
+  try {
+    run_together(axes.empty() ? nullptr : &state_.links->control(axes), body);
+  } catch (const Misuse& error) {
+    throw StepRefused(error.what());
+  }
+}
+
 void ProgramRuns::agree_on_failure(const RankProgram& program) {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return;

@@ -62,6 +62,9 @@ class ProgramRuns {
   // Throws StepRefused on all ranks unless they are about to run the same mode at the same step, on sound parameters. For
   // programs that communicate but do not begin with COUNT, which checks that.
   void ensure_same_step(const RankProgram& program) const;
+  // Calls `body`, which does not communicate. If it fails on a rank, throws StepRefused on all: in layers that communicate a rank
+  // that has failed could not take part. Collective.
+  void refuse_together(const RankProgram& program, const std::function<void()>& body);
   // Tells all ranks of a failure, as NORM does in training programs.
   void agree_on_failure(const RankProgram& program);
 

@@ -8,8 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
-#include "execute/counts.h"
-#include "plan/plan_links.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/process/log.h"
@@ -122,17 +120,6 @@ StepResult Runner::evaluate(const StepBatch& batch) {
   return evaluated;
 }
 
-// Calls `body`. If it fails on a rank, throws StepRefused on all: in layers that communicate a rank that has failed could not take
-// part.
-void Runner::refuse_together(const RankProgram& program, const std::function<void()>& body) {
-  const auto axes = axes_of_run(*plan_, program);
-  try {
-    run_together(axes.empty() ? nullptr : &state_.links->control(axes), body);
-  } catch (const Misuse& error) {
-    throw StepRefused(error.what());
-  }
-}
-
 Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   runs_.ensure_same_step(running.program());
   const int count = plan_->program().micro_batches(Mode::generate);
@@ -140,7 +127,7 @@ Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
     runs_.begin(batch.cut(count), running);
     runs_.parts().batches.check(Mode::generate);
   };
-  if (plan_->model().communicates_within_layers()) refuse_together(running.program(), begin);
+  if (plan_->model().communicates_within_layers()) runs_.refuse_together(running.program(), begin);
   else begin();
   running.run(state_);
   running.drain();  // an exchange may still be under way

@@ -45,7 +45,6 @@ class Runner {
 
  private:
   Outputs own_outputs(const StepBatch& batch);
-  void refuse_together(const RankProgram& program, const std::function<void()>& body);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   StepResult result(int64_t begin_ns) const;
   std::map<std::string, at::Tensor> joined_gradients(const std::vector<Batch>& micro_batches);

@@ -56,7 +56,7 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
                       int64_t total);
 
 // The same moves without autograd, for functions with a backward of their own, which compute while they go on.
-struct Moved {
+struct MoveResult {
   at::Tensor result;  // has its values after `work`
   Work work;
   // Waits, and returns the result.
@@ -65,8 +65,8 @@ struct Moved {
     return result;
   }
 };
-Moved start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
-Moved start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total);
-Moved start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
+MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
+MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total);
+MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
 
 }  // namespace zt

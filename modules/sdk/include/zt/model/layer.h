@@ -117,8 +117,8 @@ class Context {
   // Returns this rank's index along a mesh axis, on which its share of parameters and values depends. A plan runs the layer as
   // one rank after the other, without their communicators: comm(axis).rank() is always that of this process.
   virtual int rank_along(const std::string& axis) { return comm(axis).rank(); }
-  // Returns how many ranks share the layer's work along a mesh axis: 1 along the axis that cuts tokens where samples are whole, as
-  // in mode generate.
+  // Returns how many ranks share the layer's work along a mesh axis: 1 along the axis that cuts tokens where samples are whole,
+  // as in mode generate.
   virtual int ranks_along(const std::string& axis) { return comm(axis).size(); }
 
   // Returns which tokens of the samples this rank has in this micro-batch: all, unless a layer cuts them

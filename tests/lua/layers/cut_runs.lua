@@ -50,7 +50,8 @@ end
 --- precision =, model = more options}. Returns what one_rank.run returns, and the trainer.
 function cut_runs.train(options, mesh, how)
   how = how or {}
-  local program = zt.program(cut_runs.model_of(options, mesh and mesh.tp, mesh and how.model), {precision = how.precision or "fp64"})
+  local model = cut_runs.model_of(options, mesh and mesh.tp, mesh and how.model)
+  local program = zt.program(model, {precision = how.precision or "fp64"})
   if mesh and how.stages then program = program:apply(pipe.split{axis = how.stages}) end
   if mesh then program = program:apply(zero.shard{axis = how.dp, stage = how.stage}) end
   if how.recompute then program = program:apply(zt.recompute{}) end
