@@ -71,8 +71,7 @@ function cut_runs.compare_with_one_rank(more)
           local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
           local results, trainer = cut_runs.train(options, mesh, {stage = stage, recompute = stage == 2, stages = stages,
                                                                   dp = mesh.dp, model = more})
-          one_rank.assert_close(results, wanted, what)
-          one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
+          one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
         end
       end
     end

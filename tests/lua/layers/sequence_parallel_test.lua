@@ -56,15 +56,10 @@ end
 
 function TestSequenceParallel:test_has_the_bits_of_its_stages()
   local mesh = meshes[2] or meshes[1]
-  for _, precision in ipairs{"fp32", "bf16"} do
-    local wanted
-    for stage = 0, 3 do
-      local results = train(MODELS[1], mesh, {stage = stage, recompute = stage % 2 == 1, precision = precision, dp = mesh.dp,
-                                              model = SEQUENCE})
-      wanted = wanted or results
-      lu.assertEquals(results, wanted)
-    end
-  end
+  one_rank.assert_same_bits_of_stages(function(how)
+    how.dp, how.model = mesh.dp, SEQUENCE
+    return (train(MODELS[1], mesh, how))
+  end)
 end
 
 function TestSequenceParallel:test_generates_and_is_planned()

@@ -99,8 +99,7 @@ function TestTokenCut:test_trains_as_one_rank()
                                            {kind = kind, stage = stage, recompute = stage == 2,
                                             axis = joins and one:join{"dp", "cp"} or nil, micro_batches = index == 3 and 2 or 1})
             local what = ("%s, mesh %d, stage %d, %s"):format(kind, index, stage, layout)
-            one_rank.assert_close(results, wanted, what)
-            one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
+            one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
           end
         end
       end

@@ -32,4 +32,23 @@ function one_rank.assert_same_tensors(trainer, alone, bound, what)
   end
 end
 
+--- Fails unless a trainer has the numbers and, within 1e-10, the tensors of the one on one rank.
+function one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
+  one_rank.assert_close(results, wanted, what)
+  one_rank.assert_same_tensors(trainer, alone, 1e-10, what)
+end
+
+--- Fails unless `train{stage =, recompute =, precision =}` returns the same bits at each stage of zero.shard, with and without
+--- recompute, in fp32 and in bf16.
+function one_rank.assert_same_bits_of_stages(train)
+  for _, precision in ipairs{"fp32", "bf16"} do
+    local wanted
+    for stage = 0, 3 do
+      local results = train{stage = stage, recompute = stage % 2 == 1, precision = precision}
+      wanted = wanted or results
+      lu.assertEquals(results, wanted)
+    end
+  end
+end
+
 return one_rank
