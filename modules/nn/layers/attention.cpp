@@ -73,9 +73,9 @@ at::Tensor Attention::with_all_keys(const at::Tensor& qkv, AttentionShape& shape
 }
 
 // Returns this rank's queries, keys and values, and fills in which heads they are.
-at::Tensor Attention::project(const at::Tensor& x, AttentionInputs& inputs, Context& context) const {
+at::Tensor Attention::project(const MatmulInput& x, AttentionInputs& inputs, Context& context) const {
   inputs.shape = shape_;
-  at::Tensor qkv = linear(tensor_.enter(x, context), qkv_, context);
+  at::Tensor qkv = linear_into_parts(x, qkv_, tensor_, context);
   if (!tensor_.is_cut()) return qkv;
   const Share heads = tensor_.share(shape_.heads, context);
   inputs.first_head = heads.begin;
@@ -85,20 +85,38 @@ at::Tensor Attention::project(const at::Tensor& x, AttentionInputs& inputs, Cont
   return qkv;
 }
 
-at::Tensor Attention::attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const {
-  if (context.mode == Mode::generate || context.tokens().of_rank.size() <= 1) return attention_core(qkv, std::move(inputs));
+bool Attention::needs_other_tokens(Context& context) const {
+  return context.mode != Mode::generate && context.tokens().of_rank.size() > 1;
+}
+
+MatmulInput Attention::attend(const at::Tensor& projected, AttentionInputs inputs, Context& context) const {
+  const at::Tensor qkv = head_norm_ ? head_norm_->run(projected, inputs.shape, context) : projected;
+  if (!needs_other_tokens(context)) return attention_core(qkv, std::move(inputs));
   if (!context_.is_cut())
     misuse("'{}' would miss the tokens of other ranks: the tokens of samples are cut, and this layer has no option 'context'",
            qkv_.weight->name);
   return context_attention(qkv, std::move(inputs), context_, context);
 }
 
-at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
+// Keeps only the projection. Where ranks need each other's tokens, it would be communication that is done twice.
+MatmulInput Attention::attend_again(const at::Tensor& projected, AttentionInputs inputs, Context& context) const {
+  if (options_.recompute == LayerRecompute::none || needs_other_tokens(context))
+    return attend(projected, std::move(inputs), context);
+  at::Tensor kept = projected;
+  if (!head_norm_ && inputs.angles) {
+    kept = rotate_joined(projected, inputs);  // in place
+    inputs.angles.reset();
+  }
+  return recomputed(
+      kept, [this, inputs = std::move(inputs), &context](const at::Tensor& qkv) { return attend(qkv, inputs, context).value; });
+}
+
+at::Tensor Attention::run(const MatmulInput& input, Context& context, const at::Tensor& residual) const {
+  const at::Tensor& x = input.value;
   if (x.dim() != 3) misuse("'{}' takes [samples, seq, {}], got {}", qkv_.weight->name, options_.hidden, describe(x));
   AttentionInputs inputs;
-  at::Tensor qkv = project(x, inputs, context);
+  const at::Tensor qkv = project(input, inputs, context);
   const int64_t samples = qkv.size(0), seq = qkv.size(1);
-  if (head_norm_) qkv = head_norm_->run(qkv, inputs.shape, context);
   inputs.sees = {options_.causal, options_.window};
   if (context.has_batch("segments")) inputs.segments = token_field("segments", context, samples, seq);
   if (rotary_) {
@@ -106,7 +124,7 @@ at::Tensor Attention::run(const at::Tensor& x, Context& context, const at::Tenso
     inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
   }
   if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
-  return linear_of_parts(attend(qkv, std::move(inputs), context), out_, tensor_, context, residual);
+  return linear_of_parts(attend_again(qkv, std::move(inputs), context), out_, tensor_, context, residual);
 }
 
 std::shared_ptr<Layer> make_attention(const Value& value) {

@@ -32,8 +32,9 @@ struct AttentionOptions : HeadOptions {
   double qk_norm_eps = 1e-6;
   int64_t window = 0;                          // keys that a query sees up to its own; 0: all
   std::optional<ContextOptions> context = {};  // how the tokens of samples are cut over ranks
-  double dropout = 0;                          // probability for the attention weights; in a block, for both branches, too
-  double residual_std = 0.02;                  // standard deviation of the initial weights of the output projection
+  LayerRecompute recompute = LayerRecompute::none;
+  double dropout = 0;          // probability for the attention weights; in a block, for both branches, too
+  double residual_std = 0.02;  // standard deviation of the initial weights of the output projection
 };
 
 // Adds the options of HeadOptions to a schema. Options derives from HeadOptions.
@@ -63,6 +64,8 @@ Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string&
       .optional("window", &Options::window, "keys that a token attends to, its own and those before it; 0: all", at_least(0))
       .only_with("with causal = true", [](const Options& o) { return o.causal; })
       .optional("context", &Options::context, "how the tokens of samples are cut over the ranks of a mesh axis")
+      .optional("recompute", &Options::recompute,
+                "what the backward computes again; selective: the results of norms, activations and the attention core")
       .optional("dropout", &Options::dropout, dropout_of, between(0, 0.999))
       .optional("residual_std", &Options::residual_std, "standard deviation of the initial weights of matmuls that end a branch",
                 at_least(0));
@@ -80,7 +83,7 @@ class Attention {
 
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
   // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
-  at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
+  at::Tensor run(const MatmulInput& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
   const ContextAxis& context_axis() const { return context_; }
@@ -90,8 +93,10 @@ class Attention {
  private:
   void cut();
   void check_context(const std::string& path) const;
-  at::Tensor attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
-  at::Tensor project(const at::Tensor& x, AttentionInputs& inputs, Context& context) const;
+  bool needs_other_tokens(Context& context) const;
+  MatmulInput attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
+  MatmulInput attend_again(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
+  at::Tensor project(const MatmulInput& x, AttentionInputs& inputs, Context& context) const;
   at::Tensor with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const;
 
   AttentionOptions options_;

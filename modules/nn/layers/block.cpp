@@ -11,7 +11,8 @@ AttentionBlock::AttentionBlock(const AttentionBlockOptions& options, const std::
     : norm1_(options.norm, options.hidden, options.eps, options.bias, "norm1."),
       attention_(options, "attention.", path),
       norm2_(options.norm, options.hidden, options.eps, options.bias, "norm2."),
-      dropout_(options.dropout, kAttentionDropout) {
+      dropout_(options.dropout, kAttentionDropout, options.recompute),
+      recompute_(options.recompute) {
   tensor().sum_over_stream(joined({norm1_.params(), norm2_.params()}));
 }
 
@@ -23,12 +24,13 @@ Io AttentionBlock::io() const {
 
 Norm::Fork AttentionBlock::run(const at::Tensor& x, Context& context) const {
   const at::Tensor h = in_dtype_of(*attention_.params().front(), x, context);
-  return norm2_.fork(add_branch(norm1_.fork(h, context), attention_, dropout_, context), context);
+  const at::Tensor y = add_branch(norm1_.fork(h, context, recompute_), attention_, dropout_, context);
+  return norm2_.fork(y, context, recompute_);
 }
 
 std::vector<at::Tensor> AttentionBlock::forward(at::TensorList in, Context& context) {
   const auto [normed, residual] = run(in[0], context);
-  return {tensor().show(normed, context), residual};
+  return {tensor().show(normed.value, context), residual};
 }
 
 namespace {
@@ -48,7 +50,7 @@ MlpOptions mlp_of(const BlockOptions& o) {
 class ResidualLayer final : public Layer, public LayerExtras {
  public:
   explicit ResidualLayer(const ResidualOptions& options)
-      : dropout_(options.dropout, kMlpDropout), tensor_(options, "nn.residual") {}
+      : dropout_(options.dropout, kMlpDropout, options.recompute), tensor_(options, "nn.residual") {}
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor h = tensor_.take(in[0], context), &residual = in[1];
     if (h.sizes() != residual.sizes() || !h.is_floating_point()) {
@@ -74,7 +76,9 @@ class ResidualLayer final : public Layer, public LayerExtras {
 }  // namespace
 
 Block::Block(const BlockOptions& options, const std::string& path)
-    : attention_block_(options, path), mlp_(mlp_of(options), "mlp.", path), mlp_dropout_(options.dropout, kMlpDropout) {}
+    : attention_block_(options, path),
+      mlp_(mlp_of(options), "mlp.", path),
+      mlp_dropout_(options.dropout, kMlpDropout, options.recompute) {}
 
 at::Tensor Block::run(const at::Tensor& x, Context& context) const {
   return add_branch(attention_block_.run(x, context), mlp_, mlp_dropout_, context);
@@ -99,7 +103,8 @@ std::shared_ptr<Layer> make_block(const Value& value) {
 std::shared_ptr<Layer> make_residual(const Value& value) {
   static const auto kSchema =
       stream_options(tensor_options(Schema<ResidualOptions>("nn.residual"), "the matrices of the blocks are cut"))
-          .optional("dropout", &ResidualOptions::dropout, "dropout probability of h", between(0, 0.999));
+          .optional("dropout", &ResidualOptions::dropout, "dropout probability of h", between(0, 0.999))
+          .optional("recompute", &ResidualOptions::recompute, "what the backward computes again; selective: dropout's draws");
   return kSchema.make(value, residual_layer);
 }
 

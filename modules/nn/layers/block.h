@@ -68,6 +68,7 @@ class AttentionBlock final : public Layer, public LayerExtras {
   Attention attention_;
   Norm norm2_;
   Dropout dropout_;
+  LayerRecompute recompute_;
 };
 
 struct BlockOptions : AttentionBlockOptions {
@@ -97,6 +98,7 @@ class Block {
 
 struct ResidualOptions : TensorAxisOptions {
   double dropout = 0;
+  LayerRecompute recompute = LayerRecompute::none;
 };
 
 // Makes a layer that reads `h` and `residual` and outputs `h` = residual + dropout(h). Throws Misuse, when it runs, if the inputs

@@ -36,7 +36,7 @@ class Linear {
     else tensor_.cut_rows(affine_, {{options.out, 1}});
   }
   at::Tensor run(const at::Tensor& x, Context& context) const {
-    return joins_ ? linear_of_parts(x, affine_, tensor_, context) : linear(tensor_.enter(x, context), affine_, context);
+    return joins_ ? linear_of_parts(x, affine_, tensor_, context) : linear_into_parts(x, affine_, tensor_, context);
   }
   Params params() const { return affine_.params(); }
   const TensorAxis& tensor() const { return tensor_; }

@@ -16,6 +16,7 @@ struct MlpState {
   Activation activation;
   AffineValues up, down;
   AffineGradient up_gradient, down_gradient;
+  InputRows input;
   bool has_residual;
   size_t parameters;  // their number
 };
@@ -24,26 +25,28 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, MlpState state) {
-    const at::Tensor rows = as_rows(x);
-    const at::Tensor pre = affine_rows(rows, state.up.weight, {});
+    const InputRows::Entered in = state.input.enter(x);
+    const at::Tensor pre = affine_rows(in.rows, state.up.weight, {});
     const at::Tensor value = activate(state.activation, pre, state.up.bias);
     const at::Tensor out = affine_rows(value, state.down.weight, state.down.bias, residual ? as_rows(*residual) : at::Tensor());
-    node->save_for_backward({rows, pre});
+    node->save_for_backward({in.saved, pre});
     keep(node, std::move(state));
-    return in_shape_of(x, out);
+    return in_shape_of(in.value, out);
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto& state = kept<MlpState>(node);
+    auto& state = kept<MlpState>(node);
     const auto saved = node->get_saved_variables();
     const at::Tensor dy = as_rows(grads[0]);
+    const MoveResult x = state.input.start_again(saved[0]);
     const ActivationGradient inner =
         activate_backward(state.activation, affine_input_gradient(dy, state.down.weight), saved[1], state.up.bias);
     state.down_gradient.add(dy, inner.value);
-    at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight));
-    state.up_gradient.add(inner.pre, saved[0]);
-    variable_list results{dx, state.has_residual ? grads[0] : at::Tensor()};
+    MoveResult dx;
+    if (node->needs_input_grad(0))
+      dx = state.input.entrance().start_gradient(in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight)));
+    state.up_gradient.add(inner.pre, as_rows(x.wait()));
+    variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
     return results;
   }
@@ -63,19 +66,25 @@ Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string
   if (down_.bias) tensor_.sum_over_stream({down_.bias});
 }
 
-at::Tensor Mlp::run(const at::Tensor& x, Context& context, const at::Tensor& residual) const {
+at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor& residual) const {
   const int64_t hidden = up_.weight->shape[1];
+  const at::Tensor& x = input.value;
   if (x.dim() < 1 || x.size(-1) != hidden) misuse("'{}' takes [..., {}], got {}", up_.weight->name, hidden, describe(x));
   const bool is_cut = tensor_.is_cut();
   const Affine down{down_.weight, is_cut ? nullptr : down_.bias};  // if cut, the bias and the residual are added to the sum
-  const at::Tensor added = is_cut ? at::Tensor() : residual,
-                   entered = tensor_.enter(in_dtype_of(*up_.weight, x, context), context);
+  const at::Tensor added = is_cut ? at::Tensor() : residual;
+  const MatmulInput in = input.to(dtype_for(*up_.weight, x, context));
   variable_list parameters;
   for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
-  MlpState state{
-      activation_,     up_.values(context), down.values(context), AffineGradient(up_, context), AffineGradient(down, context),
-      added.defined(), parameters.size()};
-  const at::Tensor out = MlpFunction::apply(entered, maybe(added), at::TensorList(parameters), std::move(state));
+  MlpState state{activation_,
+                 up_.values(context),
+                 down.values(context),
+                 AffineGradient(up_, context),
+                 AffineGradient(down, context),
+                 InputRows(in, tensor_.entrance(x, context)),
+                 added.defined(),
+                 parameters.size()};
+  const at::Tensor out = MlpFunction::apply(in.value, maybe(added), at::TensorList(parameters), std::move(state));
   return is_cut ? add_bias(tensor_.leave(out, context), down_.bias, context, residual) : out;
 }
 

@@ -39,7 +39,7 @@ class Mlp {
   Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path);
 
   // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].
-  at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}) const;
+  at::Tensor run(const MatmulInput& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({up_.params(), down_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
 

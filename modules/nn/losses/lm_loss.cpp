@@ -78,7 +78,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
 
 // Returns the logits of all classes.
 at::Tensor LmLoss::logits(const at::Tensor& h, Context& context) const {
-  const at::Tensor own = linear(tensor_.enter(h, context), head_, context);
+  const at::Tensor own = linear_into_parts(h, head_, tensor_, context);
   return tensor_.is_cut() ? gather_from(context, tensor_.name(), own, 2, head_.weight->shape[0], Use::alike) : own;
 }
 

@@ -29,6 +29,7 @@ struct GptOptions : HeadOptions {
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
   bool loss = true;
+  LayerRecompute recompute = LayerRecompute::none;
   int64_t ignore_index = -100, seed = 0;
   std::optional<Value::Table> made_from;
 };
@@ -66,6 +67,9 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("eps", &GptOptions::eps, "eps of the norms", at_least(0))
           .only_with("with a norm", [](const GptOptions& o) { return o.norm != NormKind::none || o.qk_norm; })
           .optional("dropout", &GptOptions::dropout, "dropout of embedding, branches and attention weights", between(0, 0.999))
+          .optional(
+              "recompute", &GptOptions::recompute,
+              "what the backward of a block computes again; selective: the results of norms, activations and the attention core")
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
           .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
@@ -105,6 +109,7 @@ BlockOptions block_options(const GptOptions& o) {
   block.norm = *o.norm;
   block.eps = o.eps;
   block.dropout = o.dropout;
+  block.recompute = o.recompute;
   return block;
 }
 
@@ -118,13 +123,14 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   ResidualOptions residual;
   static_cast<TensorAxisOptions&>(residual) = options;
   residual.dropout = options.dropout;
+  residual.recompute = options.recompute;
   layers.push_back({name + ".add", residual_layer(residual), true});
 }
 
 // Returns the options that say what the model is, not where it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
-  for (const char* layout : {"tensor", "tp_dtype", "sequence_parallel", "context"}) options.erase(layout);
+  for (const char* layout : {"tensor", "tp_dtype", "overlap", "sequence_parallel", "context", "recompute"}) options.erase(layout);
   return options;
 }
 

@@ -15,13 +15,21 @@ struct NormState {
   Context::SinkFn weight_sink, bias_sink;  // bias_sink is empty if there is no bias
 };
 
+// Returns the norm of the rows and the statistics for the backward.
+std::pair<at::Tensor, at::Tensor> norm_of(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias, NormKind kind,
+                                          double eps) {
+  const at::Tensor out = at::empty_like(rows);
+  const at::Tensor stats = norm_rows(out, rows, whole_rows(rows), kind, weight, bias, eps);
+  return {out, stats};
+}
+
 struct NormFunction : torch::autograd::Function<NormFunction> {
   // Returns {the norm, x}. `weight`, which is that of the state, and `bias` are arguments also to tell autograd that the result
   // depends on them.
   static variable_list forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
                                const std::optional<at::Tensor>& bias, NormState state) {
-    const at::Tensor rows = as_rows(x), out = at::empty_like(rows);
-    const at::Tensor stats = norm_rows(out, rows, whole_rows(rows), state.kind, weight, value_or_none(bias), state.eps);
+    const at::Tensor rows = as_rows(x);
+    const auto [out, stats] = norm_of(rows, weight, value_or_none(bias), state.kind, state.eps);
     node->save_for_backward({rows, stats});
     node->set_materialize_grads(false);
     keep(node, std::move(state));
@@ -49,19 +57,24 @@ Norm::Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::stri
 }
 
 at::Tensor Norm::run(const at::Tensor& x, Context& context) const {
-  return fork(x, context).normed;
+  return fork(x, context).normed.value;
 }
 
-Norm::Fork Norm::fork(const at::Tensor& x, Context& context) const {
-  if (kind_ == NormKind::none) return {x, x};
-  if (x.dim() < 1 || x.size(-1) != weight_->shape[0]) {
-    misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(x));
+Norm::Fork Norm::fork(const at::Tensor& given, Context& context, LayerRecompute recompute) const {
+  if (kind_ == NormKind::none) return {given, given};
+  if (given.dim() < 1 || given.size(-1) != weight_->shape[0]) {
+    misuse("'{}' takes [..., {}], got {}", weight_->name, weight_->shape[0], describe(given));
   }
   const at::Tensor& weight = context.param(*weight_);
+  const at::Tensor bias = bias_ ? context.param(*bias_) : at::Tensor(), x = in_dtype_of(*weight_, given, context);
   NormState state{kind_, eps_, weight, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : Context::SinkFn()};
-  const variable_list both = NormFunction::apply(in_dtype_of(*weight_, x, context), weight,
-                                                 bias_ ? std::optional(context.param(*bias_)) : std::nullopt, std::move(state));
-  return {both[0], both[1]};
+  const variable_list both = NormFunction::apply(x, weight, maybe(bias), std::move(state));
+  if (recompute == LayerRecompute::none) return {both[0], both[1]};
+  const auto again = [x = x.detach(), weight, bias, kind = kind_, eps = eps_] {
+    const at::NoGradGuard no_grad;
+    return in_shape_of(x, norm_of(as_rows(x), weight, bias, kind, eps).first);
+  };
+  return {{both[0], again}, both[1]};
 }
 
 Params Norm::params() const {

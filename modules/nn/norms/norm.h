@@ -6,6 +6,7 @@
 #include <string>
 
 #include "norm_rows.h"
+#include "parts/matmul_input.h"
 #include "parts/params.h"
 #include "zt/model/layer.h"
 
@@ -27,9 +28,11 @@ class Norm {
   // then adds both gradients in one pass. Fork::x must not be written in place (autograd refuses). Both are in the parameters'
   // dtype; for kind none, both are x as given.
   struct Fork {
-    at::Tensor normed, x;
+    MatmulInput normed;
+    at::Tensor x;
   };
-  Fork fork(const at::Tensor& x, Context& context) const;
+  // With LayerRecompute::selective, `normed` need not be kept for the backward of a matmul: it is computed from x again.
+  Fork fork(const at::Tensor& x, Context& context, LayerRecompute recompute = LayerRecompute::none) const;
   Params params() const;
 
  private:

@@ -63,6 +63,7 @@ Context::Sink slice_of(const Context::Sink& sink, int64_t group) {
 struct LinearState {
   at::Tensor weight;
   AffineGradient gradient;
+  InputRows input;
   bool has_residual;
 };
 
@@ -70,19 +71,21 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
   // `weight` is that of the state.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& residual, LinearState state) {
-    const at::Tensor rows = as_rows(x);
-    node->save_for_backward({rows});
+    const InputRows::Entered in = state.input.enter(x);
+    node->save_for_backward({in.saved});
     keep(node, std::move(state));
-    return in_shape_of(x, affine_rows(rows, weight, value_or_none(bias), residual ? as_rows(*residual) : at::Tensor()));
+    return in_shape_of(in.value, affine_rows(in.rows, weight, value_or_none(bias), residual ? as_rows(*residual) : at::Tensor()));
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto& state = kept<LinearState>(node);
+    auto& state = kept<LinearState>(node);
     const at::Tensor dy = as_rows(grads[0]);
-    at::Tensor dx;
-    if (node->needs_input_grad(0)) dx = in_shape_of(grads[0], affine_input_gradient(dy, state.weight));
-    state.gradient.add(dy, node->get_saved_variables()[0]);
-    return {dx, {}, {}, state.has_residual ? grads[0] : at::Tensor(), {}};
+    const MoveResult x = state.input.start_again(node->get_saved_variables()[0]);
+    MoveResult dx;
+    if (node->needs_input_grad(0))
+      dx = state.input.entrance().start_gradient(in_shape_of(grads[0], affine_input_gradient(dy, state.weight)));
+    state.gradient.add(dy, as_rows(x.wait()));
+    return {dx.wait(), {}, {}, state.has_residual ? grads[0] : at::Tensor(), {}};
   }
 };
 
@@ -161,16 +164,19 @@ at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
   return dx;
 }
 
-at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual) {
+at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& context, const at::Tensor& residual,
+                  Entrance entrance) {
   const auto [weight, bias] = affine.values(context);
+  const at::Tensor& x = input.value;
   if (x.dim() < 1 || x.size(-1) != weight.size(1)) {
     misuse("'{}' takes [..., {}], got {}", affine.weight->name, weight.size(1), describe(x));
   }
   if (!x.is_floating_point())
     misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
-  const auto converted = [dtype = weight.scalar_type()](const at::Tensor& t) { return t.defined() ? t.to(dtype) : t; };
-  return LinearFunction::apply(converted(x), weight, maybe(bias), maybe(converted(residual)),
-                               LinearState{weight, AffineGradient(affine, context), residual.defined()});
+  const MatmulInput converted = input.to(weight.scalar_type());
+  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(entrance)), residual.defined()};
+  return LinearFunction::apply(converted.value, weight, maybe(bias),
+                               maybe(residual.defined() ? residual.to(weight.scalar_type()) : residual), std::move(state));
 }
 
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "matmul_input.h"
 #include "params.h"
 #include "zt/model/layer.h"
 
@@ -58,8 +59,10 @@ at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
 // Returns x W^T + b [..., out] with autograd, plus `residual` ([..., out]) if it is defined. x: [..., in]. x and residual of
-// another floating dtype are converted to the weight's. Throws Misuse if x has another shape or is not floating-point.
-at::Tensor linear(const at::Tensor& x, const Affine& affine, Context& context, const at::Tensor& residual = {});
+// another floating dtype are converted to the weight's. `entrance`: how x gets to the ranks that share W. Throws Misuse if x has
+// another shape or is not floating-point.
+at::Tensor linear(const MatmulInput& x, const Affine& affine, Context& context, const at::Tensor& residual = {},
+                  Entrance entrance = {});
 
 // Returns x plus `bias` ([columns], or null) plus `residual` (of the shape of x, or undefined), with autograd.
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual = {});

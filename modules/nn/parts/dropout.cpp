@@ -28,18 +28,26 @@ at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Ten
   return out;
 }
 
+struct DropoutState {
+  std::function<at::Tensor()> draw;  // the mask
+  LayerRecompute recompute;
+  double scale;
+  bool has_residual;
+};
+
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
-                            const at::Tensor& keep, double scale) {
-    node->save_for_backward({keep});
-    node->saved_data["scale"] = scale;
-    node->saved_data["has_residual"] = residual.has_value();
-    return scale_kept(x.contiguous(), keep, residual ? residual->contiguous() : at::Tensor(), scale);
+                            DropoutState state) {
+    const at::Tensor mask = state.draw();
+    const double scale = state.scale;
+    node->save_for_backward({state.recompute == LayerRecompute::none ? mask : at::Tensor()});
+    keep(node, std::move(state));
+    return scale_kept(x.contiguous(), mask, residual ? residual->contiguous() : at::Tensor(), scale);
   }
   static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto keep = node->get_saved_variables()[0];
-    const at::Tensor dx = scale_kept(grads[0].contiguous(), keep, {}, node->saved_data.at("scale").toDouble());
-    return {dx, node->saved_data.at("has_residual").toBool() ? grads[0] : at::Tensor(), {}, {}};
+    const auto& state = kept<DropoutState>(node);
+    const at::Tensor saved = node->get_saved_variables()[0], mask = saved.defined() ? saved : state.draw();
+    return {scale_kept(grads[0].contiguous(), mask, {}, state.scale), state.has_residual ? grads[0] : at::Tensor(), {}};
   }
 };
 
@@ -97,14 +105,14 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, const std
   return all;
 }
 
-at::Tensor Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
-                         std::optional<OwnColumns> columns) const {
+std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context,
+                                          std::optional<Share> tokens, std::optional<OwnColumns> columns) const {
   const TokenPlaces& places = context.tokens();
-  int64_t held = 0;
-  for (const Share& range : places.own()) held += range.count;
+  const int64_t held = places.count();
   const bool has_tokens = x.dim() > 1 && x.size(1) == (tokens ? tokens->count : held);
   const bool has_some = has_tokens && (tokens || places.of_rank.size() > 1);
-  if (!has_some && !columns) return keep.mask(x.sizes(), x.device());
+  const auto shape = x.sizes().vec();
+  if (!has_some && !columns) return [keep, shape, device = x.device()] { return keep.mask(shape, device); };
   const std::vector<Share> rows =
       !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, held}));
   const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
@@ -114,14 +122,15 @@ at::Tensor Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& 
     for (int64_t row = range.begin; columns && row < range.end(); ++row)
       elements.push_back({row * columns->total + columns->own.begin, columns->own.count});
   }
-  return keep.mask(x.sizes(), x.device(), elements);
+  return [keep, shape, device = x.device(), elements] { return keep.mask(shape, device, elements); };
 }
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual, std::optional<Share> tokens,
                         std::optional<OwnColumns> columns) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
   const DropoutMask keep(probability_, context, index_);
-  return DropoutFunction::apply(x, maybe(residual), mask(keep, x, context, tokens, columns), keep.scale());
+  return DropoutFunction::apply(
+      x, maybe(residual), DropoutState{mask(keep, x, context, tokens, columns), recompute_, keep.scale(), residual.defined()});
 }
 
 }  // namespace zt::nn

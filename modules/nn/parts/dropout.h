@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "matmul_input.h"
 #include "params.h"
 #include "zt/base/box.h"
 #include "zt/model/layer.h"
@@ -42,7 +43,9 @@ struct OwnColumns {
 
 class Dropout {
  public:
-  explicit Dropout(double probability, int index = 0) : probability_(probability), index_(index) {}
+  // `recompute`: whether the backward draws the mask again instead of keeping it.
+  explicit Dropout(double probability, int index = 0, LayerRecompute recompute = LayerRecompute::none)
+      : probability_(probability), index_(index), recompute_(recompute) {}
 
   bool is_active(const Context& context) const { return probability_ > 0 && context.mode == Mode::train; }
   // In mode train, sets each element of x to 0 with `probability` and divides the others by 1 - probability. In other modes,
@@ -53,11 +56,13 @@ class Dropout {
                  std::optional<OwnColumns> columns = {}) const;
 
  private:
-  at::Tensor mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
-                  std::optional<OwnColumns> columns) const;
+  // Returns a function that draws the mask of x.
+  std::function<at::Tensor()> mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
+                                   std::optional<OwnColumns> columns) const;
 
   double probability_;
   int index_;
+  LayerRecompute recompute_;
 };
 
 }  // namespace zt::nn

@@ -39,13 +39,14 @@ inline at::Tensor value_or_none(const std::optional<at::Tensor>& x) {
   return x ? *x : at::Tensor();
 }
 
-// Returns x in the dtype of a parameter of the running layer: a batch field or another layer may give float32 to a layer in
-// bfloat16. The gradient has the dtype of x. Throws Misuse if x is not floating-point.
-inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x, Context& context) {
-  const at::ScalarType dtype = context.param(param).scalar_type();
-  if (x.scalar_type() == dtype) return x;
+// Returns the dtype of a parameter of the running layer, to which x is converted: a batch field or another layer may give float32
+// to a layer in bfloat16. The gradient has the dtype of x. Throws Misuse if x is not floating-point.
+inline at::ScalarType dtype_for(const Param& param, const at::Tensor& x, Context& context) {
   if (!x.is_floating_point()) misuse("'{}' takes floating-point numbers, got {}", param.name, describe(x));
-  return x.to(dtype);
+  return context.param(param).scalar_type();
+}
+inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x, Context& context) {
+  return x.to(dtype_for(param, x, context));
 }
 
 // Returns `rows` [rows, n] in the shape of `like`, except that the last dim is n. For autograd, the result is not a view.

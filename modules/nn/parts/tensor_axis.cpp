@@ -13,8 +13,7 @@ at::ScalarType dtype_of(SumType type) {
 
 // Returns the number of this rank's tokens of a sample.
 int64_t count_tokens(Context& context) {
-  int64_t count = 0;
-  for (const Share& range : context.tokens().own()) count += range.count;
+  const int64_t count = context.tokens().count();
   if (count == 0)
     misuse("sequence_parallel shares the tokens of samples, and the batch has none: it needs a field 'tokens' [samples, tokens]");
   return count;
@@ -32,6 +31,7 @@ TensorAxis::TensorAxis(const TensorAxisOptions& options, const std::string& path
   ranks_ = axis->size;
   is_stream_cut_ = options.sequence_parallel;
   if (options.tp_dtype) sums_ = dtype_of(*options.tp_dtype);
+  overlap_ = options.overlap;
 }
 
 std::optional<Share> TensorAxis::own_tokens(Context& context) const {
@@ -43,6 +43,12 @@ at::Tensor TensorAxis::enter(const at::Tensor& x, Context& context) const {
   if (!is_cut()) return x;
   if (!own_tokens(context)) return copy_to(context, name_, x, sums_);
   return gather_from(context, name_, x, 1, count_tokens(context), Use::in_parts, sums_);
+}
+
+Entrance TensorAxis::entrance(const at::Tensor& x, Context& context) const {
+  if (!is_cut()) return {};
+  const std::optional<int64_t> tokens = own_tokens(context) ? std::optional(count_tokens(context)) : std::nullopt;
+  return {context, name_, tokens, sums_, overlap_.value_or(x.is_cuda()) ? Async::yes : Async::no};
 }
 
 at::Tensor TensorAxis::leave(const at::Tensor& part, Context& context) const {
@@ -82,7 +88,11 @@ void TensorAxis::sum(const Params& params) const {
   for (const auto& param : params) param->placements.push_back({name_, Placement::replicated_other_data});
 }
 
-at::Tensor linear_of_parts(const at::Tensor& x, const Affine& affine, const TensorAxis& tensor, Context& context,
+at::Tensor linear_into_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context) {
+  return linear(x, affine, context, {}, tensor.entrance(x.value, context));
+}
+
+at::Tensor linear_of_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context,
                            const at::Tensor& residual) {
   if (!tensor.is_cut()) return linear(x, affine, context, residual);
   return add_bias(tensor.leave(linear(x, {affine.weight, nullptr}, context), context), affine.bias, context, residual);

@@ -28,6 +28,7 @@ struct TensorAxisOptions {
   std::shared_ptr<Axis> tensor = {};     // over whose ranks the matrices are cut
   std::optional<SumType> tp_dtype = {};  // of the parts of sums; nothing: the parameters' type
   bool sequence_parallel = false;        // of the residual stream each rank has a share of the tokens
+  std::optional<bool> overlap = {};      // move inputs and gradients beside matmuls; nothing: on GPUs
 };
 
 // Adds `tensor` and `tp_dtype` to a schema. Options derives from TensorOptions. `cut` says what is cut.
@@ -37,6 +38,8 @@ Schema<Options>&& tensor_options(Schema<Options>&& schema, const char* cut = "th
       .optional("tensor", &Options::tensor, std::string("mesh axis over whose ranks ") + cut)
       .optional("tp_dtype", &Options::tp_dtype,
                 "type in which the parts of sums over the axis travel; default: the parameters' type")
+      .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; })
+      .optional("overlap", &Options::overlap, "communicate over the axis beside matmuls; default: on GPUs")
       .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
 }
 
@@ -85,6 +88,8 @@ class TensorAxis {
 
   // Returns x of the residual stream for the ranks' parts of the work: all tokens. Gradients are summed in the backward.
   at::Tensor enter(const at::Tensor& x, Context& context) const;
+  // Returns the same as the way of a matmul's input. `x`: any tensor on the layer's device.
+  Entrance entrance(const at::Tensor& x, Context& context) const;
   // Returns the sum of the ranks' parts of a result, for the residual stream.
   at::Tensor leave(const at::Tensor& part, Context& context) const;
   // Returns x of the residual stream with all tokens, for layers that know nothing of the axis and do the same on all ranks.
@@ -99,11 +104,14 @@ class TensorAxis {
   int ranks_ = 1;
   bool is_stream_cut_ = false;
   SumDtype sums_ = {};
+  std::optional<bool> overlap_ = {};
 };
 
+// Returns x W^T + b [..., out], where each rank has some rows of W and b.
+at::Tensor linear_into_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context);
 // Returns x W^T + b [..., out], plus `residual` if it is defined, where each rank has some columns of W and of x. The bias and
 // the residual are added once, after the sum.
-at::Tensor linear_of_parts(const at::Tensor& x, const Affine& affine, const TensorAxis& tensor, Context& context,
+at::Tensor linear_of_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context,
                            const at::Tensor& residual = {});
 
 }  // namespace zt::nn

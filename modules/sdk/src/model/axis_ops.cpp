@@ -245,25 +245,27 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
 
 namespace {
 
-MoveResult start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x) {
-  return context.ranks_along(axis) == 1 ? MoveResult{x, {}} : Mover(context, axis, Async::yes).start(step, x);
+MoveResult start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x, Async async) {
+  return context.ranks_along(axis) == 1 ? MoveResult{x, {}} : Mover(context, axis, async).start(step, x);
 }
 
 }  // namespace
 
-MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums) {
-  return start(context, axis, {.move = Move::sum, .sums = sums}, x);
+MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums, Async async) {
+  return start(context, axis, {.move = Move::sum, .sums = sums}, x, async);
 }
 
-MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total) {
+MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total,
+                        Async async) {
   const int64_t dim = checked_dim("start_gather", axis, x, given_dim);
   check_share("start_gather", context, axis, x, dim, total);
-  return start(context, axis, {Move::joined, dim, total}, x);
+  return start(context, axis, {Move::joined, dim, total}, x, async);
 }
 
-MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums) {
+MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, SumDtype sums,
+                              Async async) {
   const int64_t dim = checked_dim("start_share_of_sum", axis, x, given_dim), total = x.size(dim);
-  return start(context, axis, {Move::share_of_sum, dim, total, 0, sums}, x);
+  return start(context, axis, {Move::share_of_sum, dim, total, 0, sums}, x, async);
 }
 
 }  // namespace zt

@@ -8,6 +8,12 @@
 
 namespace zt {
 
+int64_t TokenPlaces::count() const {
+  int64_t tokens = 0;
+  for (const Share& range : own()) tokens += range.count;
+  return tokens;
+}
+
 TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
   const int ranks = coord.size(cut.axis), chunks = (cut.is_balanced && ranks > 1 ? 2 : 1) * ranks;
   if (total < chunks)

@@ -55,7 +55,8 @@ at::Tensor gather_from(Context& context, const std::string& axis, const at::Tens
 at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tensor& x, int64_t joined_dim, int64_t cut_dim,
                       int64_t total);
 
-// The same moves without autograd, for functions with a backward of their own, which compute while they go on.
+// The same moves without autograd, for functions with a backward of their own. With Async::yes they go on while the rank
+// computes.
 struct MoveResult {
   at::Tensor result;  // has its values after `work`
   Work work;
@@ -65,8 +66,9 @@ struct MoveResult {
     return result;
   }
 };
-MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums = {});
-MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total);
-MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
+MoveResult start_sum(Context& context, const std::string& axis, const at::Tensor& x, SumDtype sums, Async async);
+MoveResult start_gather(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total, Async async);
+MoveResult start_share_of_sum(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums,
+                              Async async);
 
 }  // namespace zt

@@ -19,7 +19,7 @@ struct TokenCut {
   // attention has as much to do on each. If not, it has share_of(total, n, r). In both cases no rank has more than the first.
   bool is_balanced = true;
   // The fields of a batch with a number per token, [samples, total, ...]. A batch need not have all of them.
-  std::vector<std::string> fields = {"tokens", "labels", "positions", "segments", "loss_mask"};
+  std::vector<std::string> fields = {"tokens", "labels", "positions", "segments", "loss_mask", "padding"};
   bool operator==(const TokenCut&) const = default;
 };
 
@@ -29,6 +29,7 @@ struct TokenPlaces {
   std::vector<std::vector<Share>> of_rank = {{}};  // by index along the axis: the ranges that the rank has, ascending, none empty
   int rank = 0;                                    // this rank's index
   const std::vector<Share>& own() const { return of_rank[static_cast<size_t>(rank)]; }
+  int64_t count() const;  // this rank's tokens of a sample
 };
 
 // Throws Misuse if there are fewer tokens than chunks.
