@@ -106,6 +106,29 @@ class Flights(HostTest):
         self.assertRegex(result.err, r"action F \d 0 \(position 'mixture\.dispatch', micro-batch 0\): ")
 
     @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
+    def test_a_rank_that_is_killed_in_a_step_of_the_ring(self):
+        # Rank 1 is killed before the attention of its second micro-batch, so rank 0 waits there for its keys and values.
+        text = '''
+            local nn, optim, zero = require "zt.nn", require "zt.optim", require "zt.zero"
+            local ring = comm.mesh{dp = 1, cp = 2, backend = arg[1]}
+            local killer = nn.layer{context = {axis = ring.cp}, forward = function(_, h, ctx)
+              if rank == 1 and ctx.micro_batch == 1 then os.execute("kill -9 $PPID") end
+              return h
+            end}
+            local model = nn.sequential{{"embedding", nn.embedding{vocab = 5, hidden = 8}}, {"killer", killer},
+              {"attention", nn.attention{hidden = 8, heads = 2, context = {axis = ring.cp, method = "ring"}}},
+              {"head", nn.lm_loss{vocab = 5, hidden = 8}}}
+            local program = zt.program(model, {micro_batches = 2}):apply(zero.shard{axis = ring.dp})
+            local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+            local tokens = zt.zeros({2, 8}, {dtype = "int64"})
+            trainer:step{tokens = tokens, labels = tokens}'''
+        for backend in BACKENDS:
+            result = self.run_ranks(text, backend)
+            self.assert_over(result)
+            self.assertRegex(result.err, r"(action F 2 1 .*all_to_all of float32 on axis 'cp'|all_to_all of float32, .* on axis cp \(F 2 1\))")
+            self.assertIn("the process of rank 1 (", result.err)
+        self.assertRegex(result.err, r"action F 2 1 \(position 'attention', micro-batch 1\): ")
+
     def test_a_rank_that_crashes(self):
         result = self.run_ranks('''
             if rank == 1 then require("ffi").cast("int*", 8)[0] = 1 end

@@ -18,12 +18,9 @@ struct WideBlock {
 
   WideBlock(const AttentionViews& in, const AttentionTokens& of, const AttentionRule& by)
       : tokens(of), rule(by), scale(1 / std::sqrt(static_cast<double>(by.shape.head_dim))) {
-    std::vector<int64_t> owners;
-    for (int64_t head = 0; head < rule.shape.heads; ++head) owners.push_back(rule.shape.kv_of(head));
-    const at::Tensor kv = at::tensor(owners, at::TensorOptions(in.queries.device()).dtype(at::kLong));
     queries = heads_of(in.queries);
-    keys = heads_of(in.keys).index_select(1, kv);
-    values = heads_of(in.values).index_select(1, kv);
+    keys = by_query_head(heads_of(in.keys), rule.shape);
+    values = by_query_head(heads_of(in.values), rule.shape);
     at::Tensor seen = rule.sees.mask(tokens.queries, tokens.keys, in.queries.device()).unsqueeze(0).unsqueeze(0);
     if (tokens.query_segments.defined()) {
       const at::Tensor of_queries = tokens.query_segments.to(in.queries.device()),
@@ -52,15 +49,6 @@ struct WideBlock {
     const at::Tensor kept = all.index_select(2, tokens.queries.tensor(device)).index_select(3, tokens.keys.tensor(device));
     return weights * kept * rule.dropout->scale();
   }
-  // Returns the sums over the query heads that share a key head.
-  at::Tensor by_key_head(const at::Tensor& heads) const {
-    std::vector<at::Tensor> sums;
-    for (int64_t kv = 0; kv < rule.shape.kv_heads; ++kv) {
-      const Share owned = rule.shape.heads_of(kv);
-      sums.push_back(heads.narrow(1, owned.begin, owned.count).sum(1));
-    }
-    return at::stack(sums, 1);
-  }
 };
 
 }  // namespace
@@ -84,8 +72,8 @@ void block_backward_by_aten(const AttentionViews& grads, GradientSum sum, const 
     sum == GradientSum::write ? to.copy_(rows) : to.add_(rows);
   };
   give(grads.queries, dscores.matmul(block.keys));
-  give(grads.keys, block.by_key_head(dscores.transpose(2, 3).matmul(block.queries)));
-  give(grads.values, block.by_key_head(block.dropped(weights).transpose(2, 3).matmul(grad)));
+  give(grads.keys, by_key_head(dscores.transpose(2, 3).matmul(block.queries), rule.shape));
+  give(grads.values, by_key_head(block.dropped(weights).transpose(2, 3).matmul(grad), rule.shape));
 }
 
 }  // namespace zt::nn

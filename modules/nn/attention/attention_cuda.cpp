@@ -16,13 +16,6 @@ at::Tensor visibility_mask(const AttentionInputs& inputs, int64_t places, at::De
   return seen.logical_and(segments.unsqueeze(1).unsqueeze(3) == segments.unsqueeze(1).unsqueeze(2));
 }
 
-// Returns the keys or values [B, K, T, D] of each query head.
-at::Tensor by_query_head(const at::Tensor& x, const AttentionShape& shape) {
-  std::vector<int64_t> heads;
-  for (int64_t head = 0; head < shape.heads; ++head) heads.push_back(shape.kv_of(head));
-  return x.index_select(1, at::tensor(heads, at::TensorOptions(x.device()).dtype(at::kLong)));
-}
-
 // Returns attention with dropout of the weights. Holds the whole weights, to apply our dropout mask to them.
 at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const AttentionInputs& inputs) {
   const double scale = 1 / std::sqrt(static_cast<double>(inputs.shape.head_dim));
@@ -34,6 +27,24 @@ at::Tensor with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tens
 }
 
 }  // namespace
+
+at::Tensor by_query_head(const at::Tensor& x, const AttentionShape& shape) {
+  if (shape.heads == shape.kv_heads) return x;
+  std::vector<at::Tensor> heads;
+  for (int64_t kv = 0; kv < shape.kv_heads; ++kv)
+    heads.push_back(x.narrow(1, kv, 1).expand({-1, shape.heads_of(kv).count, -1, -1}));
+  return at::cat(heads, 1);
+}
+
+at::Tensor by_key_head(const at::Tensor& x, const AttentionShape& shape) {
+  if (shape.heads == shape.kv_heads) return x;
+  std::vector<at::Tensor> sums;
+  for (int64_t kv = 0; kv < shape.kv_heads; ++kv) {
+    const Share owned = shape.heads_of(kv);
+    sums.push_back(x.narrow(1, owned.begin, owned.count).sum(1));
+  }
+  return at::stack(sums, 1);
+}
 
 at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs) {
   const AttentionShape& shape = inputs.shape;

@@ -5,6 +5,11 @@
 
 namespace zt::nn {
 
+// Returns the keys or values [B, K, T, D] of each query head [B, H, T, D], differentiable without atomic sums.
+at::Tensor by_query_head(const at::Tensor& x, const AttentionShape& shape);
+// Returns the sums [B, K, T, D] over the query heads that share a key head.
+at::Tensor by_key_head(const at::Tensor& x, const AttentionShape& shape);
+
 // Computes the same as attention_core with ATen's operators and their gradients, on any device. Without dropout it calls ATen's
 // scaled_dot_product_attention, which chooses a fused kernel; with segments or a window it passes a mask [B, 1, T, T]. Our
 // dropout mask does not fit into fused kernels, so with dropout the weights [B, H, T, T] are held in memory.

@@ -17,34 +17,46 @@ struct MlpState {
   AffineValues up, down;
   AffineGradient up_gradient, down_gradient;
   InputRows input;
+  Crossing leave;
   bool has_residual;
   size_t parameters;  // their number
 };
 
 struct MlpFunction : torch::autograd::Function<MlpFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& given, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, MlpState state) {
-    const InputRows::Entered in = state.input.enter(x);
-    const at::Tensor pre = affine_rows(in.rows, state.up.weight, {});
-    const at::Tensor value = activate(state.activation, pre, state.up.bias);
-    const at::Tensor out = affine_rows(value, state.down.weight, state.down.bias, residual ? as_rows(*residual) : at::Tensor());
-    node->save_for_backward({in.saved, pre});
+    const at::Tensor x = given.contiguous(), more = residual ? as_rows(*residual) : at::Tensor();
+    const at::Tensor pre = at::empty({state.input.enter().rows(x), state.up.weight.size(0)}, x.options());
+    const auto pieces = cross(x, state.input.enter(), state.leave, [&](const at::Tensor& piece, int64_t first) {
+      const at::Tensor rows = as_rows(piece), of_piece = pre.narrow(0, first, rows.size(0));
+      write_affine_rows(of_piece, rows, state.up.weight, {});
+      const at::Tensor value = activate(state.activation, of_piece, state.up.bias);
+      const at::Tensor beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
+      return in_shape_of(piece, affine_rows(value, state.down.weight, state.down.bias, beside));
+    });
+    node->save_for_backward({state.input.saved(x), pre});
     keep(node, std::move(state));
-    return in_shape_of(in.value, out);
+    return joined_pieces(pieces, x);
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<MlpState>(node);
     const auto saved = node->get_saved_variables();
-    const at::Tensor dy = as_rows(grads[0]);
     const MoveResult x = state.input.start_again(saved[0]);
-    const ActivationGradient inner =
-        activate_backward(state.activation, affine_input_gradient(dy, state.down.weight), saved[1], state.up.bias);
-    state.down_gradient.add(dy, inner.value);
+    at::Tensor of_value = at::empty({saved[1].size(0), state.down.weight.size(1)}, grads[0].options());
+    std::vector<at::Tensor> dy;
+    cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
+      const at::Tensor& rows = dy.emplace_back(as_rows(piece));
+      write_affine_input_gradient(of_value.narrow(0, first, rows.size(0)), rows, state.down.weight);
+      return piece;
+    });
+    const ActivationGradient inner = activate_backward(state.activation, std::move(of_value), saved[1], state.up.bias);
+    state.down_gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), inner.value);
+    const Crossing& enter = state.input.enter();
     MoveResult dx;
     if (node->needs_input_grad(0))
-      dx = state.input.entrance().start_gradient(in_shape_of(grads[0], affine_input_gradient(inner.pre, state.up.weight)));
+      dx = enter.to_stream(enter.shaped(affine_input_gradient(inner.pre, state.up.weight), grads[0]));
     state.up_gradient.add(inner.pre, as_rows(x.wait()));
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
@@ -81,11 +93,12 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
                  down.values(context),
                  AffineGradient(up_, context),
                  AffineGradient(down, context),
-                 InputRows(in, tensor_.entrance(x, context)),
+                 InputRows(in, tensor_.crossing(x, context)),
+                 tensor_.crossing(x, context),
                  added.defined(),
                  parameters.size()};
   const at::Tensor out = MlpFunction::apply(in.value, maybe(added), at::TensorList(parameters), std::move(state));
-  return is_cut ? add_bias(tensor_.leave(out, context), down_.bias, context, residual) : out;
+  return is_cut ? add_bias(out, down_.bias, context, residual) : out;
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {

@@ -64,28 +64,39 @@ struct LinearState {
   at::Tensor weight;
   AffineGradient gradient;
   InputRows input;
+  Crossing leave;
   bool has_residual;
 };
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
   // `weight` is that of the state.
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& weight,
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& given, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& residual, LinearState state) {
-    const InputRows::Entered in = state.input.enter(x);
-    node->save_for_backward({in.saved});
+    const at::Tensor x = given.contiguous();
+    const at::Tensor more = residual ? as_rows(*residual) : at::Tensor();
+    const auto pieces = cross(x, state.input.enter(), state.leave, [&](const at::Tensor& piece, int64_t first) {
+      const at::Tensor rows = as_rows(piece);
+      const at::Tensor beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
+      return in_shape_of(piece, affine_rows(rows, weight, value_or_none(bias), beside));
+    });
+    node->save_for_backward({state.input.saved(x)});
     keep(node, std::move(state));
-    return in_shape_of(in.value, affine_rows(in.rows, weight, value_or_none(bias), residual ? as_rows(*residual) : at::Tensor()));
+    return joined_pieces(pieces, x);
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<LinearState>(node);
-    const at::Tensor dy = as_rows(grads[0]);
+    const bool needs_dx = node->needs_input_grad(0);
     const MoveResult x = state.input.start_again(node->get_saved_variables()[0]);
-    MoveResult dx;
-    if (node->needs_input_grad(0))
-      dx = state.input.entrance().start_gradient(in_shape_of(grads[0], affine_input_gradient(dy, state.weight)));
-    state.gradient.add(dy, as_rows(x.wait()));
-    return {dx.wait(), {}, {}, state.has_residual ? grads[0] : at::Tensor(), {}};
+    std::vector<at::Tensor> dy;
+    const auto dx =
+        cross(grads[0], state.leave, needs_dx ? state.input.enter() : Crossing(), [&](const at::Tensor& piece, int64_t) {
+          dy.push_back(as_rows(piece));
+          return needs_dx ? in_shape_of(piece, affine_input_gradient(dy.back(), state.weight)) : piece;
+        });
+    state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), as_rows(x.wait()));
+    const at::Tensor none;
+    return {needs_dx ? joined_pieces(dx, grads[0]) : none, none, none, state.has_residual ? grads[0] : none, none};
   }
 };
 
@@ -160,12 +171,16 @@ at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::
 
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight) {
   const at::Tensor dx = at::empty({dy.size(0), weight.size(1)}, dy.options());
-  gemm(GemmKind::input_gradient, dy, weight, dx);
+  write_affine_input_gradient(dx, dy, weight);
   return dx;
 }
 
-at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& context, const at::Tensor& residual,
-                  Entrance entrance) {
+void write_affine_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& weight) {
+  gemm(GemmKind::input_gradient, dy, weight, dx);
+}
+
+at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& context, const at::Tensor& residual, Crossing enter,
+                  Crossing leave) {
   const auto [weight, bias] = affine.values(context);
   const at::Tensor& x = input.value;
   if (x.dim() < 1 || x.size(-1) != weight.size(1)) {
@@ -174,7 +189,8 @@ at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& conte
   if (!x.is_floating_point())
     misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
   const MatmulInput converted = input.to(weight.scalar_type());
-  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(entrance)), residual.defined()};
+  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(enter)), std::move(leave),
+                    residual.defined()};
   return LinearFunction::apply(converted.value, weight, maybe(bias),
                                maybe(residual.defined() ? residual.to(weight.scalar_type()) : residual), std::move(state));
 }

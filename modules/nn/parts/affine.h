@@ -55,14 +55,16 @@ void write_affine_rows(const at::Tensor& out, const at::Tensor& x, const at::Ten
                        const at::Tensor& residual = {});
 // Returns a new tensor with the result of write_affine_rows.
 at::Tensor affine_rows(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, const at::Tensor& residual = {});
-// Returns the gradient of affine_rows's x: dy weight [rows, in], without autograd. dy: [rows, out].
+// Writes the gradient of affine_rows's x to `dx` [rows, in]: dy weight, without autograd. dy: [rows, out].
+void write_affine_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& weight);
+// Returns a new tensor with the result of write_affine_input_gradient.
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
 // Returns x W^T + b [..., out] with autograd, plus `residual` ([..., out]) if it is defined. x: [..., in]. x and residual of
-// another floating dtype are converted to the weight's. `entrance`: how x gets to the ranks that share W. Throws Misuse if x has
-// another shape or is not floating-point.
+// another floating dtype are converted to the weight's. `enter`, `leave`: how x gets to the ranks that share W, and the result
+// back. Throws Misuse if x has another shape or is not floating-point.
 at::Tensor linear(const MatmulInput& x, const Affine& affine, Context& context, const at::Tensor& residual = {},
-                  Entrance entrance = {});
+                  Crossing enter = {}, Crossing leave = {});
 
 // Returns x plus `bias` ([columns], or null) plus `residual` (of the shape of x, or undefined), with autograd.
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual = {});

@@ -3,7 +3,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "function.h"
-#include "zt/base/rows.h"
 
 namespace zt::nn {
 
@@ -64,23 +63,8 @@ MatmulInput MatmulInput::to(at::ScalarType dtype) const {
   return {value.to(dtype), [make = again, dtype] { return make().to(dtype); }};
 }
 
-MoveResult Entrance::start(const at::Tensor& x) const {
-  return gathers() ? start_gather(*context_, axis_, x, 1, *tokens_, async_) : MoveResult{x, {}};
-}
-
-MoveResult Entrance::start_gradient(const at::Tensor& part) const {
-  if (!context_) return {part, {}};
-  return gathers() ? start_share_of_sum(*context_, axis_, part, 1, sums_, async_)
-                   : start_sum(*context_, axis_, part, sums_, async_);
-}
-
-InputRows::Entered InputRows::enter(const at::Tensor& x) const {
-  const at::Tensor value = entrance_.start(x).wait(), rows = as_rows(value);
-  return {value, rows, again_ ? at::Tensor() : entrance_.gathers() ? x : rows};
-}
-
 MoveResult InputRows::start_again(const at::Tensor& saved) {
-  return entrance_.start(again_ ? std::exchange(again_, {})() : saved);
+  return enter_.to_parts(again_ ? std::exchange(again_, {})() : saved);
 }
 
 }  // namespace zt::nn

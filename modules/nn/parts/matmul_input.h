@@ -3,12 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
+#include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
+#include <utility>
 
-#include "zt/model/axis_ops.h"
-#include "zt/model/layer.h"
+#include "crossing.h"
 
 namespace zt::nn {
 
@@ -35,49 +35,21 @@ constexpr auto words_of(LayerRecompute) {
 // It has no gradients but that of x and those that it adds to sinks, and does not change x.
 MatmulInput recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> function);
 
-// The way of a matmul's input to the ranks that share the matrix, and of its gradient back, without autograd. By default there is
-// one rank, and both stay as they are.
-class Entrance {
- public:
-  Entrance() = default;
-  // The ranks of `axis` have equal x, or, if `tokens` is given, their shares of so many tokens in dim 1 of x. `sums`: the type in
-  // which gradients are summed. With Async::yes the moves go on beside matmuls.
-  Entrance(Context& context, std::string axis, std::optional<int64_t> tokens, SumDtype sums, Async async)
-      : context_(&context), axis_(std::move(axis)), tokens_(tokens), sums_(sums), async_(async) {}
-
-  // Returns whether `start` gives another tensor.
-  bool gathers() const { return tokens_.has_value(); }
-  // Returns what the rank multiplies: x of all tokens.
-  MoveResult start(const at::Tensor& x) const;
-  // Returns the gradient of x from this rank's part of the gradient of what it multiplies.
-  MoveResult start_gradient(const at::Tensor& part) const;
-
- private:
-  Context* context_ = nullptr;
-  std::string axis_;
-  std::optional<int64_t> tokens_;
-  SumDtype sums_;
-  Async async_ = Async::no;
-};
-
-// The rows of a matmul's input, from its forward to its backward.
+// The input of a matmul of cut matrices, from its forward to its backward.
 class InputRows {
  public:
-  InputRows(const MatmulInput& x, Entrance entrance) : again_(x.again), entrance_(std::move(entrance)) {}
+  InputRows(const MatmulInput& x, Crossing enter) : again_(x.again), enter_(std::move(enter)) {}
 
-  struct Entered {
-    at::Tensor value;  // x of all tokens
-    at::Tensor rows;   // the same, [rows, columns]
-    at::Tensor saved;  // what the node saves for `start_again`; undefined: nothing
-  };
-  Entered enter(const at::Tensor& x) const;
-  // Returns the value of the forward once more, in the backward. `saved`: what `enter` returned. Called at most once.
+  const Crossing& enter() const { return enter_; }
+  // Returns what the node saves of x for `start_again`; undefined: nothing.
+  at::Tensor saved(const at::Tensor& x) const { return again_ ? at::Tensor() : x; }
+  // Returns the value of the forward once more, in the backward: x of all tokens. `saved`: what the node saved. Called at most
+  // once.
   MoveResult start_again(const at::Tensor& saved);
-  const Entrance& entrance() const { return entrance_; }
 
  private:
   std::function<at::Tensor()> again_;
-  Entrance entrance_;
+  Crossing enter_;
 };
 
 }  // namespace zt::nn

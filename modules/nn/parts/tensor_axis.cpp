@@ -45,10 +45,10 @@ at::Tensor TensorAxis::enter(const at::Tensor& x, Context& context) const {
   return gather_from(context, name_, x, 1, count_tokens(context), Use::in_parts, sums_);
 }
 
-Entrance TensorAxis::entrance(const at::Tensor& x, Context& context) const {
+Crossing TensorAxis::crossing(const at::Tensor& x, Context& context) const {
   if (!is_cut()) return {};
   const std::optional<int64_t> tokens = own_tokens(context) ? std::optional(count_tokens(context)) : std::nullopt;
-  return {context, name_, tokens, sums_, overlap_.value_or(x.is_cuda()) ? Async::yes : Async::no};
+  return {context, name_, tokens, sums_, overlap_.value_or(x.is_cuda())};
 }
 
 at::Tensor TensorAxis::leave(const at::Tensor& part, Context& context) const {
@@ -89,13 +89,14 @@ void TensorAxis::sum(const Params& params) const {
 }
 
 at::Tensor linear_into_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context) {
-  return linear(x, affine, context, {}, tensor.entrance(x.value, context));
+  return linear(x, affine, context, {}, tensor.crossing(x.value, context));
 }
 
 at::Tensor linear_of_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context,
                            const at::Tensor& residual) {
   if (!tensor.is_cut()) return linear(x, affine, context, residual);
-  return add_bias(tensor.leave(linear(x, {affine.weight, nullptr}, context), context), affine.bias, context, residual);
+  const at::Tensor sum = linear(x, {affine.weight, nullptr}, context, {}, {}, tensor.crossing(x.value, context));
+  return add_bias(sum, affine.bias, context, residual);
 }
 
 }  // namespace zt::nn

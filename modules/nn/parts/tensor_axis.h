@@ -88,8 +88,8 @@ class TensorAxis {
 
   // Returns x of the residual stream for the ranks' parts of the work: all tokens. Gradients are summed in the backward.
   at::Tensor enter(const at::Tensor& x, Context& context) const;
-  // Returns the same as the way of a matmul's input. `x`: any tensor on the layer's device.
-  Entrance entrance(const at::Tensor& x, Context& context) const;
+  // Returns how a matmul's input enters and its result leaves. `x`: any tensor on the layer's device.
+  Crossing crossing(const at::Tensor& x, Context& context) const;
   // Returns the sum of the ranks' parts of a result, for the residual stream.
   at::Tensor leave(const at::Tensor& part, Context& context) const;
   // Returns x of the residual stream with all tokens, for layers that know nothing of the axis and do the same on all ranks.

@@ -180,6 +180,11 @@ function TestContextParallel:test_refusals()
                          {"head", nn.lm_loss{vocab = VOCAB, hidden = 8}}}
   end
   refused("cut the tokens of samples differently", layers, {axis = mesh.cp}, {axis = mesh.cp, layout = "contiguous"})
+  local uneven = nn.attention{hidden = 8, heads = 4, context = {axis = mesh.cp, layout = "contiguous"}}
+  local model = nn.sequential{{"embedding", nn.embedding{vocab = VOCAB, hidden = 8}}, {"a", uneven},
+                              {"head", nn.lm_loss{vocab = VOCAB, hidden = 8}}}
+  local report = zt.trainer(zt.program(model):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.sgd{lr = 0.1}}):report()
+  lu.assertStrContains(report, "assumes   attention: with layout = \"contiguous\", the ranks of axis 'cp' compute ")
   local program = zt.program(layers{axis = mesh.cp}):apply(zero.shard{axis = mesh.dp})
   local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
   refused("would miss the tokens of other ranks", function() trainer:step(batch(1, mesh.dp, {})) end)

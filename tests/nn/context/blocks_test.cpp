@@ -7,6 +7,7 @@
 #include "attention/attention_cuda.h"
 #include "attention/attention_tiled.h"
 #include "context/block_merge.h"
+#include "context/flash_block.h"
 #include "support/fake_context.h"
 #include "zt/base/rows.h"
 
@@ -58,6 +59,16 @@ const Kernel kTiled{
        const at::Tensor& logsumexp, const AttentionTokens& tokens,
        const AttentionRule& rule) { attention_backward(grads, sum, dout, in, out, logsumexp, tokens, rule); }};
 const Kernel kAten{block_forward_by_aten, block_backward_by_aten};
+const Kernel kFlash{
+    [](const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in, const AttentionTokens& tokens,
+       const AttentionRule& rule) { flash_block_forward(out, logsumexp, in, flash_parts_of(in, tokens, rule).value(), rule); },
+    [](const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in, const at::Tensor& out,
+       const at::Tensor& logsumexp, const AttentionTokens& tokens, const AttentionRule& rule) {
+      flash_block_backward(grads, sum, dout, in, out, logsumexp, flash_parts_of(in, tokens, rule).value(), rule);
+    }};
+bool has_flash(const BlockCase& c) {
+  return !c.packed && !c.dropout && c.window == 0;
+}
 
 BlockResult empty_result(const at::Tensor& qkv, const AttentionShape& shape, at::ScalarType dtype) {
   const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
@@ -135,18 +146,24 @@ TEST_P(AttentionBlocks, AreTheWhole) {
       return ((a.to(at::kDouble) - b.to(at::kDouble)).abs().max() / b.to(at::kDouble).abs().max()).item<double>();
     };
     const double bound = dtype == at::kBFloat16 ? 2 * unit : 4 * kTokens * unit;
-    for (const Kernel& kernel : {kTiled, kAten}) {
+    const auto check = [&, &type = dtype](const Kernel& kernel, double at_most) {
       const Gradients got = in_blocks(c, kernel, qkv, dout);
-      EXPECT_LE(gap(got.out, wanted.out), bound) << dtype;
-      EXPECT_LE(gap(got.dqkv, wanted.dqkv), bound) << dtype;
-    }
+      EXPECT_LE(gap(got.out, wanted.out), at_most) << type;
+      EXPECT_LE(gap(got.dqkv, wanted.dqkv), at_most) << type;
+    };
+    check(kTiled, bound);
+    check(kAten, bound);
+    // The results of a query's parts, at most four, and the weights are rounded, too.
+    if (has_flash(c)) check(kFlash, dtype == at::kBFloat16 ? 8 * unit : bound);
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Nn, AttentionBlocks,
-                         testing::Values(BlockCase{"causal"}, BlockCase{"whole", false}, BlockCase{"window", true, 13},
-                                         BlockCase{"one_key", true, 1}, BlockCase{"packed", true, 0, true},
-                                         BlockCase{"packed_whole", false, 0, true}, BlockCase{"dropout", true, 0, false, true},
+                         testing::Values(BlockCase{"causal"}, BlockCase{"whole", false},
+                                         BlockCase{"uneven_heads", true, 0, false, false, {3, 2, 8, 2, 1}},
+                                         BlockCase{"window", true, 13}, BlockCase{"one_key", true, 1},
+                                         BlockCase{"packed", true, 0, true}, BlockCase{"packed_whole", false, 0, true},
+                                         BlockCase{"dropout", true, 0, false, true},
                                          BlockCase{"all", true, 7, true, true, {3, 1, 8}}),
                          [](const auto& info) { return info.param.name; });
 
@@ -154,7 +171,7 @@ TEST(AttentionBlock, OfHiddenKeysIsEmpty) {
   const BlockCase c;
   const AttentionTokens tokens{PlaceRanges({{0, 4}}), PlaceRanges({{4, 5}}), 9, {}, {}};
   const at::Tensor queries = at::randn({kBatch, 4, 24}), keys = at::full({kBatch, 5, 12}, NAN);
-  for (const Kernel& kernel : {kTiled}) {
+  for (const Kernel& kernel : {kTiled, kFlash}) {
     const BlockResult result{at::ones({kBatch, 4, 24}), at::ones({kBatch, 4, 4})};
     kernel.forward(result.out, result.logsumexp, {queries, keys, keys}, tokens, rule_of(c));
     EXPECT_TRUE(at::equal(result.out, at::zeros_like(result.out)));
@@ -164,6 +181,23 @@ TEST(AttentionBlock, OfHiddenKeysIsEmpty) {
                     tokens, rule_of(c));
     for (const at::Tensor& grad : {grads.queries, grads.keys, grads.values}) EXPECT_TRUE(at::equal(grad, at::ones_like(grad)));
   }
+}
+
+TEST(FlashParts, AreThoseThatQueriesSee) {
+  const auto shown = [](std::vector<Share> queries, std::vector<Share> keys, bool causal) {
+    const auto parts = flash_parts({PlaceRanges(std::move(queries)), PlaceRanges(std::move(keys)), 20, {}, {}}, {causal, 0});
+    std::string text = parts ? "" : "none";
+    for (const FlashPart& part : parts.value_or(std::vector<FlashPart>()))
+      text += fmt::format("{}+{}:{}+{}{} ", part.queries.begin, part.queries.count, part.keys.begin, part.keys.count,
+                          part.is_causal ? "c" : "");
+    return text;
+  };
+  EXPECT_EQ(shown({{0, 4}, {16, 4}}, {{0, 4}, {16, 4}}, true), "0+4:0+4c 4+4:0+4 4+4:4+4c ");
+  EXPECT_EQ(shown({{0, 4}, {16, 4}}, {{4, 12}}, true), "4+4:0+12 ");
+  EXPECT_EQ(shown({{4, 4}}, {{0, 20}}, true), "0+4:0+4 0+4:4+4c ");
+  EXPECT_EQ(shown({{4, 4}}, {{0, 20}}, false), "0+4:0+20 ");
+  EXPECT_EQ(shown({{4, 4}}, {{10, 5}}, true), "");
+  EXPECT_EQ(shown({{4, 4}}, {{6, 8}}, true), "none");  // some queries see some of their keys
 }
 
 TEST(MergeBlock, OfNothingChangesNothing) {

@@ -21,18 +21,6 @@ std::vector<std::vector<int>> ranks_by_program(const std::vector<std::shared_ptr
   return kinds;
 }
 
-// Returns what the plan assumes of the layers that the rank runs. Each sentence stands once, after the kind of the layer.
-Value::List assumptions_of(const RankProgram& program, const Plan& plan) {
-  const std::vector<bool> runs = positions_run(program, plan.model());
-  std::set<std::string> sentences;
-  for (size_t p = 0; p < plan.layers().size(); ++p) {
-    const Layer& layer = *plan.layers()[p].layer;
-    if (const std::string text = extras_of(layer).assumption(); runs[p] && !text.empty())
-      sentences.insert(layer.kind() + ": " + text);
-  }
-  return {sentences.begin(), sentences.end()};
-}
-
 // Of ranks that own whole tensors, returns the one whose optimizer state is largest, among those with which `coord` shares the
 // tensors; that of `coord` if no rank owns any.
 int heaviest_owner(const Plan& plan, const RankUnits& held, const Coord& coord) {
@@ -72,6 +60,17 @@ std::string ranges_text(const std::vector<int>& numbers) {
   return text;
 }
 
+std::set<std::string> assumptions_of(const RankProgram& program, const Plan& plan) {
+  const std::vector<bool> runs = positions_run(program, plan.model());
+  std::set<std::string> sentences;
+  for (size_t p = 0; p < plan.layers().size(); ++p) {
+    const Layer& layer = *plan.layers()[p].layer;
+    if (const std::string text = extras_of(layer).assumption(); runs[p] && !text.empty())
+      sentences.insert(layer.kind() + ": " + text);
+  }
+  return sentences;
+}
+
 std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed,
                                             const ModelInfo& model) {
   std::map<std::string, int64_t> sent = rank.sent;
@@ -92,7 +91,8 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     Coord coord{shape, ranks.front()};
     const RankProgram& program = *plan.programs_of_ranks()[ranks.front()];
     RankUnits held = plan.describe_rank(coord);
-    Value::List assumptions = assumptions_of(program, plan);
+    const std::set<std::string> sentences = assumptions_of(program, plan);
+    Value::List assumptions(sentences.begin(), sentences.end());
     if (const int heaviest = heaviest_owner(plan, held, coord); heaviest != coord.rank) {
       coord = {shape, heaviest};
       held = plan.describe_rank(coord);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,9 @@ std::string ranges_text(const std::vector<int>& numbers);
 // Returns the bytes that a rank sends in such a step of `program`, by kind of action, and by kind of layer what layers send.
 std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed,
                                             const ModelInfo& model);
+
+// Returns what the plan assumes of the layers that the rank runs in `program`: sentences, each after the kind of the layer.
+std::set<std::string> assumptions_of(const RankProgram& program, const Plan& plan);
 
 // Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
 // list of sentences about layers. `batch`: each rank's part of a global batch.

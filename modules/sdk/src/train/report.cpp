@@ -86,6 +86,7 @@ std::string Report::text(const std::vector<MemoryLine>& memory) const {
                       counted(static_cast<int64_t>(main.actions.size()), "action"), actions);
   text += fmt::format("precision {}\n", main.precision.text());
   text += given_up_text() + wire_text();
+  for (const std::string& sentence : assumptions_of(main, *plan_)) text += fmt::format("assumes   {}\n", sentence);
   if (std::ranges::any_of(plan_->rank_units().units, &Unit::is_node_shared))
     text +=
         "memory    parameters are held once per node; each rank counts its part (zero.shard{node_shared = false} turns this off)\n";
