@@ -23,7 +23,9 @@ struct HeadOptions : TensorAxisOptions {
   bool causal = true;
   bool qk_norm = false;  // RMSNorm over each query head and key head
   double rope_base = 10000;
-  double std = 0.02;  // standard deviation of the initial weights
+  std::optional<RopeScaling> rope_scaling = {};
+  std::optional<bool> qkv_bias = {};  // of queries, keys and values; nothing: as `bias`
+  double std = 0.02;                  // standard deviation of the initial weights
 };
 
 struct AttentionOptions : HeadOptions {
@@ -50,6 +52,9 @@ Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rota
       .optional("qk_norm", &Options::qk_norm, "RMSNorm over each query head and each key head")
       .optional("rope_base", &Options::rope_base, "base of the rotary angles", above(0))
       .only_with("with " + rotary, is_rotary)
+      .optional("rope_scaling", &Options::rope_scaling, "how angles become smaller, for longer sequences")
+      .only_with("with " + rotary, is_rotary)
+      .optional("qkv_bias", &Options::qkv_bias, "add biases to queries, keys and values; default: as `bias`")
       .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0));
 }
 
@@ -76,9 +81,9 @@ class Attention {
   static constexpr bool kSplits = true;
 
   // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
-  // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias, and those of HeadNorm if options.qk_norm. Throws
-  // Misuse if kv_heads does not divide heads, if heads does not divide hidden where head_dim is 0, or if there are fewer heads
-  // than ranks. `path` names the options in messages.
+  // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias (qkv.bias if options.qkv_bias says so), and those
+  // of HeadNorm if options.qk_norm. Throws Misuse if kv_heads does not divide heads, if heads does not divide hidden where
+  // head_dim is 0, or if there are fewer heads than ranks. `path` names the options in messages.
   Attention(AttentionOptions options, const std::string& prefix, const std::string& path);
 
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's

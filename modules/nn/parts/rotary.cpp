@@ -1,6 +1,7 @@
 #include "rotary.h"
 
 #include <algorithm>
+#include <numbers>
 #include <span>
 
 #include "cpu/kernels.h"
@@ -9,6 +10,46 @@
 #include "zt/base/rows.h"
 
 namespace zt::nn {
+
+namespace {
+
+void check_rope_scaling(const RopeScaling& s) {
+  if (s.type != RopeScalingType::llama3) return;
+  if (!s.low_freq_factor || !s.high_freq_factor || !s.original)
+    misuse("rope_scaling: type = \"llama3\" needs low_freq_factor, high_freq_factor and original: give all three");
+  if (*s.low_freq_factor >= *s.high_freq_factor)
+    misuse("rope_scaling: low_freq_factor = {} must be below high_freq_factor = {}, because angles between the two are mixed",
+           *s.low_freq_factor, *s.high_freq_factor);
+}
+
+// Returns the angles per position, after scaling. angles: [head_dim / 2] float64.
+at::Tensor scaled_angles(const at::Tensor& angles, const RopeScaling& s) {
+  const at::Tensor small = angles / s.factor;
+  if (s.type == RopeScalingType::linear) return small;
+  const at::Tensor turns = angles * (static_cast<double>(*s.original) / (2 * std::numbers::pi));
+  const at::Tensor kept = ((turns - *s.low_freq_factor) / (*s.high_freq_factor - *s.low_freq_factor)).clamp(0, 1);
+  return (1 - kept) * small + kept * angles;
+}
+
+}  // namespace
+
+const Schema<RopeScaling>& schema_of(const RopeScaling& /*scaling*/) {
+  const auto is_llama3 = [](const RopeScaling& s) { return s.type == RopeScalingType::llama3; };
+  static const auto kSchema =
+      Schema<RopeScaling>("rope_scaling")
+          .required("type", &RopeScaling::type, "which angles become smaller")
+          .required("factor", &RopeScaling::factor, "number by which angles are divided", above(0))
+          .optional("low_freq_factor", &RopeScaling::low_freq_factor,
+                    "pairs of elements that turn no more often in `original` positions are divided", above(0))
+          .only_with("with type = \"llama3\"", is_llama3)
+          .optional("high_freq_factor", &RopeScaling::high_freq_factor,
+                    "pairs of elements that turn at least as often in `original` positions keep their angles", above(0))
+          .only_with("with type = \"llama3\"", is_llama3)
+          .optional("original", &RopeScaling::original, "tokens of the longest sequence of the first training", at_least(1))
+          .only_with("with type = \"llama3\"", is_llama3)
+          .checked(check_rope_scaling);
+  return kSchema;
+}
 
 Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device) {
   if (device.is_meta()) return {{}, {}, positions.reshape({-1})};
@@ -21,7 +62,9 @@ Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Dev
   const at::Tensor& held = table_.cosine;
   if (!held.defined() || held.size(0) < needed || held.scalar_type() != wide || held.device() != device) {
     const at::Tensor exponents = at::arange(0, head_dim_, 2, at::kDouble) / static_cast<double>(head_dim_);
-    const at::Tensor angles = at::outer(at::arange(needed, at::kDouble), at::pow(base_, -exponents));
+    at::Tensor per_position = at::pow(base_, -exponents);
+    if (scaling_) per_position = scaled_angles(per_position, *scaling_);
+    const at::Tensor angles = at::outer(at::arange(needed, at::kDouble), per_position);
     table_ = {angles.cos().to(device, wide), angles.sin().to(device, wide), {}};
   }
   return {table_.cosine, table_.sine, rows.to(device, at::kLong, /*non_blocking=*/true)};

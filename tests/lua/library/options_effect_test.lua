@@ -22,6 +22,10 @@ function TestEffects:test_layers_and_models()
     return out
   end
   fails("nn.attention.rope_base", "with rotary = true", nn.attention, with(attention, {rope_base = 100}))
+  fails("nn.attention.rope_scaling", "with rotary = true", nn.attention,
+        with(attention, {rope_scaling = {type = "linear", factor = 2}}))
+  fails("rope_scaling.original", 'with type = "llama3"', nn.attention,
+        with(attention, {rotary = true, rope_scaling = {type = "linear", factor = 2, original = 8}}))
   fails("nn.attention.qk_norm_eps", "with qk_norm = true", nn.attention, with(attention, {qk_norm_eps = 1e-5}))
   fails("nn.attention.window", "with causal = true", nn.attention, with(attention, {causal = false, window = 3}))
   fails("nn.block.eps", "with a norm", nn.block, with(attention, {norm = "none", eps = 1e-5}))
@@ -34,6 +38,7 @@ function TestEffects:test_layers_and_models()
   local gpt = {layers = 1, hidden = 8, heads = 2, vocab = 5, seq = 4}
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {rope_base = 100}))
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {family = "llama", position = "none", rope_base = 100}))
+  fails("nn.gpt.rope_scaling", "with rotary positions", nn.gpt, with(gpt, {rope_scaling = {type = "linear", factor = 2}}))
   fails("nn.gpt.ignore_index", "with loss = true", nn.gpt, with(gpt, {loss = false, ignore_index = 3}))
   nn.gpt(with(gpt, {family = "llama", rope_base = 100, eps = 1e-6}))
 end

@@ -55,6 +55,9 @@ TEST(Gradient, Attention) {
   Table normed = grouped;
   normed.insert({{"qk_norm", true}, {"qk_norm_eps", 0.1}});
   EXPECT_LT(error_of(make_attention(normed), input({2, 4, 5})), kTolerance);
+  Table scaled = grouped;
+  scaled.insert({{"bias", false}, {"qkv_bias", true}, {"rope_scaling", Table{{"type", "linear"}, {"factor", 3}}}});
+  EXPECT_LT(error_of(make_attention(scaled), input({2, 4, 5})), kTolerance);
 }
 
 TEST(Gradient, BlockWithDropout) {

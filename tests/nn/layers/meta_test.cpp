@@ -53,6 +53,8 @@ std::vector<MetaCase> meta_cases() {
     all.push_back(meta_case<make_attention>(rotary ? "attention_rotary_qk_norm" : "attention_qk_norm", normed));
     all.push_back(meta_case<make_block>(rotary ? "block_rotary" : "block", options));
   }
+  all.push_back(
+      meta_case<make_attention>("attention_qkv_bias", {{"hidden", 12}, {"heads", 2}, {"bias", false}, {"qkv_bias", true}}));
   all.push_back(meta_case<make_attention>("attention_segments", {{"hidden", 12}, {"heads", 2}}, {"segments", "positions"}));
   for (const std::string family : {"gpt2", "llama"}) {
     const Table options{{"layers", 2}, {"hidden", 12}, {"heads", 2}, {"vocab", 23}, {"seq", 9}, {"ffn", 20}, {"family", family}};
