@@ -69,6 +69,15 @@ local function model_of(options, layers_of)
   return model
 end
 
+-- Returns the options to record: those that say what the model is, not which ranks have its experts.
+local function record_of(given)
+  local record, of_moe = {}, {}
+  for key, value in pairs(given) do record[key] = value end
+  for key, value in pairs(given.moe) do of_moe[key] = value end
+  record.moe, of_moe.axis = of_moe, nil
+  return record
+end
+
 local function gpt(given, of_run)
   local run_options = check.options("moe.gpt.of_run", OF_RUN, of_run)
   if type(given) ~= "table" or given.moe == nil then return nn.gpt(given) end
@@ -77,7 +86,7 @@ local function gpt(given, of_run)
   end
   local options, blocks = {}, nil
   for key, value in pairs(given) do options[key] = value end
-  options.moe, options.made_from = nil, given
+  options.moe, options.made_from = nil, record_of(given)
   return model_of(options, function(block)
     blocks = blocks or blocks_of(given.moe.blocks, given.layers)
     if not blocks[block] then return nil end

@@ -165,7 +165,7 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
-  if (o.made_from) model->set_options(*o.made_from);
+  if (o.made_from) model->set_options(without_layout(*o.made_from));
   else if (!o.mlp) model->set_options(without_layout(value));
   return model;
 }
