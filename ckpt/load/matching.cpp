@@ -160,7 +160,12 @@ class Upcycling {
 void note_shape(const TensorPart& wanted, const SavedTensor& saved, Matches& matches) {
   const auto &a = wanted.shape, &b = saved.shape;
   const auto layer = before(wanted.name, kExperts) ? before(wanted.name, kExperts) : before(wanted.name, kRouter);
-  if (layer && !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1)) {
+  const std::string param = wanted.name.substr(wanted.name.rfind('/') + 1);
+  const bool is_of_tokens = param == "embedding.weight" || param == "head.weight" || param == "head.bias";  // of nn.gpt
+  const bool has_other_rows = !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1);
+  if (is_of_tokens && has_other_rows) {
+    matches.of_other_vocabulary.insert(fmt::format("{} has {} tokens, saved with {}", param, a[0], b[0]));
+  } else if (layer && has_other_rows) {
     matches.of_other_experts.insert(
         fmt::format("{} has {} experts, saved with {}", layer->substr(layer->rfind('/') + 1), a[0], b[0]));
   } else {
@@ -276,9 +281,12 @@ std::string problems(const Matches& matches, const MasterIndex& index, const std
   add_group(text, "in the checkpoint only", extra);
   add_group(text, "of another shape", matches.misshapen);
   add_group(text, "of another number of experts", {matches.of_other_experts.begin(), matches.of_other_experts.end()});
+  add_group(text, "of another vocabulary", {matches.of_other_vocabulary.begin(), matches.of_other_vocabulary.end()});
   add_group(text, "of another kind", matches.of_another_kind);
   if (!matches.of_other_experts.empty())
     text += "\na load neither adds nor removes experts: make the model with the checkpoint's number, or leave the layers out";
+  if (!matches.of_other_vocabulary.empty())
+    text += "\nanother vocabulary has other tokens: make the model with the checkpoint's `vocab`, or leave these parameters out";
   const auto is_of_optimizer = [](const std::string& name) { return name.find(kOptimizer) != std::string::npos; };
   // Not every optimizer has state.
   const bool has_optimizer =

@@ -37,9 +37,10 @@ struct Matches {
   std::map<std::string, std::string> values;  // name in the objects -> name in the checkpoint
   std::vector<uint8_t> is_used;               // per tensor of the index, then per value: 1 if this rank uses it
   std::vector<std::string> missing, misshapen;
-  std::vector<std::string> summed, dropped;  // tensors with a row per rank, saved on another layout (Visitor::rows_of_ranks)
-  std::set<std::string> of_other_experts;    // "blocks.1 has 4 experts, saved with 8"
-  std::vector<std::string> of_another_kind;  // "trainer/optimizer is lion, saved as adamw"
+  std::vector<std::string> summed, dropped;   // tensors with a row per rank, saved on another layout (Visitor::rows_of_ranks)
+  std::set<std::string> of_other_experts;     // "blocks.1 has 4 experts, saved with 8"
+  std::set<std::string> of_other_vocabulary;  // "embedding.weight has 61 tokens, saved with 62"
+  std::vector<std::string> of_another_kind;   // "trainer/optimizer is lion, saved as adamw"
 };
 
 const Value::Table& values_of(const MasterIndex& index);

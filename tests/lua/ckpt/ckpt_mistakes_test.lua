@@ -3,7 +3,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local ckpt = require "zt.ckpt"
+local ckpt, nn, optim, zero = require "zt.ckpt", require "zt.nn", require "zt.optim", require "zt.zero"
 local small = require "support.small_trainer"
 local temporary = require "support.temporary"
 
@@ -38,6 +38,25 @@ function TestMistakes:train()
   end
   run:finish()
   return run.path
+end
+
+-- The names of the parameters, once for their values and the optimizer's.
+function TestMistakes:test_another_vocabulary()
+  local function of_vocabulary(vocab, columns)
+    local model = nn.gpt{layers = 1, hidden = columns or 8, heads = 2, vocab = vocab, seq = 4, tied = false}
+    local program = zt.program(model):apply(zero.shard{axis = mesh.dp, stage = 1})
+    return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-3}})
+  end
+  ckpt.save(self.folder, {trainer = of_vocabulary(12)}, {step = 1, async = false})
+  local message = "of another vocabulary (2): embedding.weight has 11 tokens, saved with 12, head.weight has 11 tokens, saved"
+  for _, key in ipairs{"model", "trainer"} do
+    local text = refused(message, ckpt.load, self.folder, {[key] = of_vocabulary(11)})
+    lu.assertStrContains(text, "make the model with the checkpoint's `vocab`, or leave these parameters out")
+    lu.assertNil(text:find("of another shape", 1, true))
+  end
+  local other = of_vocabulary(11)
+  ckpt.load(self.folder, {model = other}, {only = {"^model/blocks"}})
+  refused("model/embedding.weight is [11, 16], saved as [12, 8]", ckpt.load, self.folder, {model = of_vocabulary(11, 16)})
 end
 
 -- An expression that is found in no name would load nothing.
