@@ -1,10 +1,12 @@
---- Converts between Hugging Face's config.json of GPT-2, Llama, Mixtral and Qwen3-MoE and the options of moe.gpt: those of nn.gpt
--- and, for a mixture of experts, the table `moe`. In both directions, an option that changes the model's function and has no
--- equivalent is an error.
+--- Converts between Hugging Face's config.json of GPT-2, Llama, Mistral, Qwen2, Qwen3, Mixtral and Qwen3-MoE and the options of
+-- moe.gpt: those of nn.gpt and, for a mixture of experts, the table `moe`. In both directions, an option that changes the model's
+-- function and has no equivalent is an error.
 
 local Reader = require "zt.ckpt.config_reader"
 local fail = require "zt.fail"
 local mixtures = require "zt.ckpt.mixtures"
+local rope = require "zt.ckpt.config.rope"
+local windows = require "zt.ckpt.config.windows"
 
 local huggingface = {}
 
@@ -39,20 +41,8 @@ local function read_gpt2(reader)
   }
 end
 
--- Returns the base of the rotary angles. transformers 5 writes rope_parameters, version 4 writes rope_theta and rope_scaling.
-local function rope_base(reader, otherwise)
-  local base
-  for _, key in ipairs {"rope_scaling", "rope_parameters"} do
-    local rope = Reader.of(reader:get(key, "table", "an object {...}", {}), ("%s: '%s'"):format(reader.path, key))
-    local kind = rope:text "rope_type" or rope:text "type"
-    if kind and kind ~= "default" then reader:refuse(key, rope.config, "nn.attention does not rescale rotary angles") end
-    base = key == "rope_parameters" and rope:above_zero "rope_theta"
-  end
-  return base or reader:above_zero("rope_theta", otherwise)
-end
-
--- Returns the options that Llama and the mixtures have in common. defaults: {kv_heads, eps, rope_base}, for missing keys; without
--- kv_heads, the file must say it.
+-- Returns the options that all families but GPT-2 have in common. defaults: {kv_heads, head_dim, eps, rope_base}, for missing
+-- keys; without kv_heads, the file must say it.
 local function llama_options(reader, defaults)
   reader:check_fixed{
     {"hidden_act", "silu", "the gate of nn.mlp's swiglu is silu"},
@@ -61,14 +51,17 @@ local function llama_options(reader, defaults)
   local hidden, heads = reader:size("hidden_size", MOST_COLUMNS), reader:size("num_attention_heads", MOST_COLUMNS)
   local kv_heads = reader:size("num_key_value_heads", MOST_COLUMNS, defaults.kv_heads == "heads" and heads or nil)
   reader:check_divides("num_attention_heads", heads, "num_key_value_heads", kv_heads)
-  local head_dim = reader:size("head_dim", MOST_COLUMNS, hidden / heads)
-  if reader.config.head_dim == nil then reader:check_divides("hidden_size", hidden, "num_attention_heads", heads) end
+  local head_dim = reader:size("head_dim", MOST_COLUMNS, defaults.head_dim or hidden / heads)
+  if head_dim == hidden / heads then reader:check_divides("hidden_size", hidden, "num_attention_heads", heads) end
+  local seq = reader:size("max_position_embeddings", MOST_ROWS)
+  local rope_base, rope_scaling = rope.read(reader, defaults.rope_base, seq)
   return {
     family = "llama", layers = reader:size("num_hidden_layers", MOST_LAYERS), hidden = hidden, heads = heads,
     kv_heads = kv_heads, head_dim = head_dim, ffn = reader:size("intermediate_size", MOST_COLUMNS),
-    vocab = reader:size("vocab_size", MOST_ROWS), seq = reader:size("max_position_embeddings", MOST_ROWS),
+    vocab = reader:size("vocab_size", MOST_ROWS), seq = seq,
     norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, tied = reader:truth("tie_word_embeddings", false),
-    eps = reader:above_zero("rms_norm_eps", defaults.eps), rope_base = rope_base(reader, defaults.rope_base), dropout = 0,
+    eps = reader:above_zero("rms_norm_eps", defaults.eps), rope_base = rope_base,
+    rope_scaling = rope_scaling, dropout = 0,
   }
 end
 
@@ -81,6 +74,27 @@ local function read_llama(reader)
   return options
 end
 
+local function read_mistral(reader)
+  local layer_types = reader:get("layer_types", "table", "no value in a Mistral")
+  if layer_types then reader:refuse("layer_types", layer_types, "with it, transformers makes a Ministral, not a Mistral") end
+  local options = llama_options(reader, {eps = 1e-6, rope_base = 10000})
+  options.window = windows.of_all(reader, options.seq)
+  return options
+end
+
+local function read_qwen2(reader)
+  local options = llama_options(reader, {eps = 1e-6, rope_base = 10000})
+  options.qkv_bias, options.window = true, windows.by_block(reader, options.seq, options.layers)
+  return options
+end
+
+local function read_qwen3(reader)
+  reader:check_fixed{{"attention_bias", false, "nn.gpt has no biases of attention alone that include its output"}}
+  local options = llama_options(reader, {head_dim = 128, eps = 1e-6, rope_base = 10000})
+  options.qk_norm, options.window = true, windows.by_block(reader, options.seq, options.layers)
+  return options
+end
+
 local function read_mixtral(reader)
   return mixtures.read_mixtral(reader, llama_options(reader, {eps = 1e-5, rope_base = 1e6}))
 end
@@ -89,17 +103,18 @@ local function read_qwen3_moe(reader)
   return mixtures.read_qwen3_moe(reader, llama_options(reader, {eps = 1e-6, rope_base = 10000}))
 end
 
-local READERS = {gpt2 = read_gpt2, llama = read_llama, mixtral = read_mixtral, qwen3_moe = read_qwen3_moe}
+local READERS = {gpt2 = read_gpt2, llama = read_llama, mistral = read_mistral, qwen2 = read_qwen2, qwen3 = read_qwen3,
+                 mixtral = read_mixtral, qwen3_moe = read_qwen3_moe}
 
---- Returns all options of moe.gpt that matter for a model with this config.json (a table), and its form: "gpt2", "llama",
--- "mixtral" or "qwen3_moe". An error for a value of the wrong type or out of range, and for one that has no equivalent. path: for
--- messages.
+--- Returns all options of moe.gpt that matter for a model with this config.json (a table), and its form, a key of READERS. An
+-- error for a value of the wrong type or out of range, and for one that has no equivalent. path: for messages.
 function huggingface.options(config, path)
   local reader = Reader.of(config, path or "config.json")
   local form = reader:text "model_type"
   local read = READERS[form]
   if not read then
-    fail("%s has 'model_type' = %s: only 'gpt2', 'llama', 'mixtral' and 'qwen3_moe' are supported", reader.path, tostring(form))
+    fail("%s has 'model_type' = %s: only 'gpt2', 'llama', 'mistral', 'qwen2', 'qwen3', 'mixtral' and 'qwen3_moe' are supported",
+      reader.path, tostring(form))
   end
   local quantised = config.quantization_config
   if quantised then reader:refuse("quantization_config", quantised, "its weights are no plain tensors") end
@@ -112,8 +127,9 @@ function huggingface.complete(options)
   local o = {family = "gpt2", kv_heads = 0, head_dim = 0, ffn = 0, seq = 0, eps = 1e-5, dropout = 0, rope_base = 10000,
              norm = is_llama and "rmsnorm" or "layernorm", position = is_llama and "rotary" or "learned",
              activation = is_llama and "swiglu" or "gelu_tanh", bias = not is_llama, tied = not is_llama, causal = true,
-             qk_norm = false}
+             qk_norm = false, window = 0}
   for key, value in pairs(options) do o[key] = value end
+  if o.qkv_bias == nil then o.qkv_bias = o.bias end
   if o.kv_heads == 0 then o.kv_heads = o.heads end
   if o.head_dim == 0 then o.head_dim = o.hidden / o.heads end
   if o.ffn == 0 then o.ffn = is_llama and math.ceil(math.floor(8 * o.hidden / 3) / 256) * 256 or 4 * o.hidden end
@@ -151,57 +167,112 @@ local function write_gpt2(o)
   }
 end
 
-local function write_llama(o)
-  return {
-    architectures = {"LlamaForCausalLM"}, model_type = "llama", vocab_size = o.vocab, max_position_embeddings = o.seq,
+-- Returns what the config.json of all families but GPT-2 have in common.
+local function common_config(o, model_type, architecture)
+  local config = {
+    architectures = {architecture}, model_type = model_type, vocab_size = o.vocab, max_position_embeddings = o.seq,
     hidden_size = o.hidden, intermediate_size = o.ffn, num_hidden_layers = o.layers, num_attention_heads = o.heads,
-    num_key_value_heads = o.kv_heads, head_dim = o.head_dim, hidden_act = "silu", rms_norm_eps = o.eps, rope_theta = o.rope_base,
-    rope_parameters = {rope_type = "default", rope_theta = o.rope_base}, attention_bias = o.bias, mlp_bias = o.bias,
+    num_key_value_heads = o.kv_heads, head_dim = o.head_dim, hidden_act = "silu", rms_norm_eps = o.eps,
     tie_word_embeddings = o.tied,
   }
+  rope.write(config, o)
+  return config
+end
+
+local function write_llama(o)
+  local config = common_config(o, "llama", "LlamaForCausalLM")
+  config.attention_bias, config.mlp_bias = o.bias, o.bias
+  return config
+end
+
+local function write_mistral(o)
+  local config = common_config(o, "mistral", "MistralForCausalLM")
+  windows.write_of_all(config, o)
+  return config
+end
+
+local function write_qwen2(o)
+  local config = common_config(o, "qwen2", "Qwen2ForCausalLM")
+  windows.write_by_block(config, o)
+  return config
+end
+
+local function write_qwen3(o)
+  local config = common_config(o, "qwen3", "Qwen3ForCausalLM")
+  config.attention_bias = false
+  windows.write_by_block(config, o)
+  return config
+end
+
+-- Returns the values that an option may have.
+local function any(...)
+  local set = {}
+  for _, value in ipairs{...} do set[value] = true end
+  return set
+end
+
+-- Returns the supported values of a family of Llama's kind. `windows` is what windows.kind returns, `biases` what biases_of does.
+local function like_llama(biases, qk_norm, kinds)
+  return {norm = any "rmsnorm", position = any "rotary", activation = any "swiglu", biases = biases, qk_norm = any(qk_norm),
+          windows = kinds}
 end
 
 -- Rows {form, writer, supported values of nn.gpt's options}.
 local FORMS = {
-  {"gpt2", write_gpt2, {norm = {layernorm = true}, position = {learned = true}, activation = WRITTEN_ACTIVATIONS,
-                        bias = {[true] = true}, qk_norm = {[false] = true}}},
-  {"llama", write_llama, {norm = {rmsnorm = true}, position = {rotary = true}, activation = {swiglu = true},
-                          bias = {[true] = true, [false] = true}, qk_norm = {[false] = true}}},
+  {"gpt2", write_gpt2, {norm = any "layernorm", position = any "learned", activation = WRITTEN_ACTIVATIONS, biases = any "all",
+                        qk_norm = any(false), windows = any "none"}},
+  {"llama", write_llama, like_llama(any("all", "none"), false, any "none")},
+  {"mistral", write_mistral, like_llama(any "none", false, any "all")},
+  {"qwen2", write_qwen2, like_llama(any "qkv", false, any("none", "some", "all"))},
+  {"qwen3", write_qwen3, like_llama(any "none", true, any("none", "some", "all"))},
 }
+
+-- Returns which matmuls have biases: "all", "none", those of queries, keys and values ("qkv"), or all but these ("others").
+local function biases_of(o)
+  if o.bias == o.qkv_bias then return o.bias and "all" or "none" end
+  return o.bias and "others" or "qkv"
+end
 
 -- All options that a model may have: those in config.json, and in the last line those without an effect in evaluation.
 local KNOWN = mixtures.known([[
-  family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm moe
-  dropout ignore_index loss scale_residual seed std]], {})
+  family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm
+  qkv_bias rope_scaling window moe dropout ignore_index loss scale_residual seed std]], {})
 
 local function refuse(option, value)
   fail("no model of Hugging Face's that is supported has nn.gpt's option %s = %s, so the exported model would compute something "
     .. "else: export it without --huggingface", option, value)
 end
 
-local function fits(o, wanted)
+local WINDOWS = {none = "no window", all = "a window in all blocks", some = "a window in some blocks",
+                 different = "different windows"}
+
+local function fits(traits, wanted)
   for key, values in pairs(wanted) do
-    if not values[o[key]] then return false end
+    if not values[traits[key]] then return false end
   end
   return true
 end
 
 --- Returns config.json (a table) and the form of a model made by moe.gpt with these options. An error if no form fits, and for a
 -- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses; those of mixtures
--- have of the options for training only a balancing loss and jitter.
+-- have of the options for training only a balancing loss and jitter. A Mistral whose window no sequence exceeds is a Llama.
 function huggingface.config(options)
   mixtures.check_known(options, KNOWN, "", refuse)
   local o = huggingface.complete(options)
   if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
-  if o.moe then return mixtures.config(o, write_llama(o)) end
+  if o.moe then return mixtures.config(o, common_config(o)) end
+  local traits = {norm = o.norm, position = o.position, activation = o.activation, biases = biases_of(o), qk_norm = o.qk_norm,
+                  windows = windows.kind(o)}
   for _, row in ipairs(FORMS) do
     local form, write, wanted = unpack(row)
-    local has_heads = form == "llama" or (o.kv_heads == o.heads and o.head_dim * o.heads == o.hidden)
-    if o.causal and has_heads and fits(o, wanted) then return write(o), form end
+    local has_heads = form ~= "gpt2" or (o.kv_heads == o.heads and o.head_dim * o.heads == o.hidden)
+    if o.causal and has_heads and fits(traits, wanted) then return write(o), form end
   end
-  fail("norm = '%s', position = '%s', activation = '%s', bias = %s, qk_norm = %s is no model of Hugging Face's that is "
-    .. "supported: GPT-2 has layernorm, learned positions, gelu_tanh, gelu or relu, biases; Llama has rmsnorm, rotary "
-    .. "positions, swiglu; neither has qk_norm", o.norm, o.position, o.activation, tostring(o.bias), tostring(o.qk_norm))
+  fail("norm = '%s', position = '%s', activation = '%s', bias = %s, qkv_bias = %s, qk_norm = %s, %s: that is no "
+    .. "model of Hugging Face's that is supported. GPT-2 has layernorm, learned positions, gelu_tanh, gelu or relu, biases. The "
+    .. "others have rmsnorm, rotary positions, swiglu: a Llama biases or none; a Mistral one window in all blocks; a Qwen2 "
+    .. "qkv_bias, a Qwen3 qk_norm, and both may have one window in some blocks", o.norm, o.position, o.activation,
+    tostring(o.bias), tostring(o.qkv_bias), tostring(o.qk_norm), WINDOWS[traits.windows])
 end
 
 return huggingface

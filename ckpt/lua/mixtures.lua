@@ -2,6 +2,7 @@
 
 local Reader = require "zt.ckpt.config_reader"
 local fail = require "zt.fail"
+local windows = require "zt.ckpt.config.windows"
 
 local mixtures = {}
 
@@ -16,11 +17,6 @@ function mixtures.sparse_blocks(options)
     for block = 0, options.layers - 1 do set[block] = true end
   end
   return set
-end
-
-local function check_window(reader, seq)
-  local window = reader:size("sliding_window", Reader.MOST_ROWS, seq)
-  if window < seq then reader:refuse("sliding_window", window, "nn.attention has no window, a token sees all earlier ones") end
 end
 
 -- Returns the router's balancing loss, or nil. transformers adds `router_aux_loss_coef` * experts * sum of f P, where f sums to
@@ -45,7 +41,7 @@ end
 
 --- Adds the experts of a Mixtral to `options`, those of its other parts. Returns the options.
 function mixtures.read_mixtral(reader, options)
-  check_window(reader, options.seq)
+  options.window = windows.of_all(reader, options.seq)
   local moe = experts_of(reader, "num_local_experts", options.layers)
   moe.ffn = options.ffn
   local jitter = reader:rate("router_jitter_noise", 0)
@@ -77,7 +73,13 @@ end
 --- Adds the experts of a Qwen3-MoE to `options`, those of its other parts. Returns the options.
 function mixtures.read_qwen3_moe(reader, options)
   reader:check_fixed{{"attention_bias", false, "its MLPs have no biases, and nn.gpt has biases in all matmuls or in none"}}
-  if reader:truth("use_sliding_window", false) then check_window(reader, options.seq) end
+  if reader:truth("use_sliding_window", false) then
+    options.window = windows.of_all(reader, options.seq)
+    local first = reader:get("max_window_layers", "number", "a whole number", 0)
+    if options.window and first > 0 then
+      reader:refuse("max_window_layers", first, "versions of transformers differ in whether layers below it have the window")
+    end
+  end
   options.qk_norm = true
   local blocks, is_all = blocks_of(reader, options.layers)
   local moe = experts_of(reader, experts_key(reader), math.max(1, #blocks))
@@ -121,15 +123,18 @@ local OF_ROUTER = mixtures.known("experts hidden losses normalise softmax_after 
 
 local function refuse(what, value)
   fail("%s = %s is in no mixture of Hugging Face's that is supported: Mixtral and Qwen3-MoE have rmsnorm, rotary positions, "
-    .. "experts that are MLPs with swiglu and without biases, and softmax scores; they have no groups, no bias of the router, no "
-    .. "capacity, no shared expert", what, tostring(value))
+    .. "one window in all blocks or none, no biases, experts that are MLPs with swiglu, and softmax scores; they have no groups, "
+    .. "no bias of the router, no capacity, no shared expert", what, tostring(value))
 end
 
 -- An error unless the weights and the options say all that the model computes in evaluation.
 local function check(o)
-  for option, only in pairs{norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, causal = true} do
+  for option, only in pairs{norm = "rmsnorm", position = "rotary", activation = "swiglu", bias = false, qkv_bias = false,
+                            causal = true} do
     if o[option] ~= only then refuse(option, o[option]) end
   end
+  local kind = windows.kind(o)
+  if kind ~= "none" and kind ~= "all" then refuse("window", "{...}") end
   mixtures.check_known(o.moe, OF_MOE, "moe.", refuse)
   mixtures.check_known(o.moe.router, OF_ROUTER, "moe.router.", refuse)
   if o.moe.router.noise == "noisy_top_k" then refuse("moe.router.noise", "noisy_top_k") end
@@ -143,20 +148,23 @@ local function write_mixtral(o, config, dense, is_normalised)
     fail "a Mixtral divides weights by the sum of those selected: give moe.router.normalise = 'selected', or qk_norm (Qwen3-MoE)"
   end
   local router = o.moe.router
-  config.architectures, config.model_type, config.attention_bias = {"MixtralForCausalLM"}, "mixtral", nil
+  config.architectures, config.model_type = {"MixtralForCausalLM"}, "mixtral"
+  windows.write_of_all(config, o)
   config.num_local_experts, config.intermediate_size = o.moe.experts, o.moe.ffn
   config.router_jitter_noise = router.noise == "jitter" and (router.jitter or 0.01) or nil
 end
 
 local function write_qwen3_moe(o, config, dense, is_normalised)
-  config.architectures, config.model_type = {"Qwen3MoeForCausalLM"}, "qwen3_moe"
+  config.architectures, config.model_type, config.attention_bias = {"Qwen3MoeForCausalLM"}, "qwen3_moe", false
   config.num_experts, config.moe_intermediate_size, config.norm_topk_prob = o.moe.experts, o.moe.ffn, is_normalised
-  config.decoder_sparse_step, config.use_sliding_window = 1, false
+  config.decoder_sparse_step = 1
+  windows.write_of_all(config, o)
+  config.use_sliding_window, config.max_window_layers = windows.kind(o) == "all", 0
   if #dense > 0 then config.mlp_only_layers = dense end
 end
 
---- Returns config.json (a table) and the form of a model made by moe.gpt. o: complete options. config: what a Llama's config.json
--- has. An error for a model that is neither a Mixtral nor a Qwen3-MoE.
+--- Returns config.json (a table) and the form of a model made by moe.gpt. o: complete options. config: what config.json has
+-- in common with a Llama's. An error for a model that is neither a Mixtral nor a Qwen3-MoE.
 function mixtures.config(o, config)
   check(o)
   local sparse, dense, router = mixtures.sparse_blocks(o), {}, o.moe.router
@@ -164,7 +172,6 @@ function mixtures.config(o, config)
     if not sparse[block] then dense[#dense + 1] = block end
   end
   local balance, top_k = router.losses.balance or 0, o.moe.top_k
-  config.mlp_bias = nil
   config.num_experts_per_tok, config.output_router_logits = top_k, balance > 0
   config.router_aux_loss_coef = balance > 0 and balance * (o.layers - #dense) / top_k or nil
   local is_normalised = router.softmax_after or router.normalise ~= "none"

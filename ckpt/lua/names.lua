@@ -1,4 +1,4 @@
---- Maps between the parameters of moe.gpt and the tensors of Hugging Face's GPT-2, Llama, Mixtral and Qwen3-MoE. A map is plain
+--- Maps between the parameters of moe.gpt and the tensors of Hugging Face's families of models (huggingface.lua). A map is plain
 -- data and serves both directions: a list with one entry per parameter, in the model's order:
 --
 --   {name = "blocks.0.attention.qkv.weight", shape = {40, 16}, parts = {
@@ -71,10 +71,11 @@ forms.gpt2 = {
 -- Adds the attention and the norms of a block of the family of Llama.
 local function add_attention(map, ours, theirs, o)
   local queries, keys = o.heads * o.head_dim, o.kv_heads * o.head_dim
-  local attention = theirs .. "self_attn."
+  local attention, qkv_bias = theirs .. "self_attn.", o.qkv_bias
+  if qkv_bias == nil then qkv_bias = o.bias end
   add(map, ours .. "norm1.weight", nil, {{theirs .. "input_layernorm.weight", o.hidden}})
   add_affine(map, ours .. "attention.qkv", o.hidden,
-    {{attention .. "q_proj", queries}, {attention .. "k_proj", keys}, {attention .. "v_proj", keys}}, o.bias)
+    {{attention .. "q_proj", queries}, {attention .. "k_proj", keys}, {attention .. "v_proj", keys}}, qkv_bias)
   for _, norm in ipairs(o.qk_norm and {"q_norm.weight", "k_norm.weight"} or {}) do
     add(map, ours .. "attention." .. norm, nil, {{attention .. norm, o.head_dim}})
   end
@@ -145,7 +146,7 @@ local function form_of_llama(experts)
   }
 end
 
-forms.llama = form_of_llama()
+for _, form in ipairs{"llama", "mistral", "qwen2", "qwen3"} do forms[form] = form_of_llama() end
 forms.mixtral = form_of_llama{mlp = "block_sparse_moe.", gate = "w1.weight", up = "w3.weight", down = "w2.weight"}
 forms.qwen3_moe = form_of_llama{mlp = "mlp.", gate = "gate_proj.weight", up = "up_proj.weight", down = "down_proj.weight"}
 
@@ -158,8 +159,8 @@ local function build(form, o, prefix, is_stacked)
   return map
 end
 
---- Returns the map of a model of the form "gpt2", "llama", "mixtral" or "qwen3_moe", with the names that transformers writes.
--- options: those of moe.gpt, as huggingface.complete returns them.
+--- Returns the map of a model of a form that huggingface.options or huggingface.config returns, with the names that transformers
+-- writes. options: those of moe.gpt, as huggingface.complete returns them.
 function names.map(form, options) return build(forms[form], options, forms[form].prefix) end
 
 --- Returns a map as a list of the file's tensors, in the map's order: {name, shape, parameter, first, rows, transposed}.
@@ -241,6 +242,14 @@ local function check_layers(form, options, shapes, prefix, path)
     options.layers, there)
 end
 
+-- An error if config.json has another vocabulary than the tensors.
+local function check_vocabulary(form, options, shapes, prefix, path)
+  local there = shapes[prefix .. form.embedding]
+  if not there or there[1] == options.vocab or there[2] ~= options.hidden then return end
+  fail("%s has 'vocab_size' = %d, but the tensors are those of a vocabulary of %d tokens: look for the files that belong "
+    .. "together", path, options.vocab, there[1])
+end
+
 -- Returns whether the file has the experts of a block as one tensor. An error if it lacks experts that config.json has: the map's
 -- size grows with their number, so this is called before the map is built.
 local function check_experts(form, options, shapes, path)
@@ -265,6 +274,7 @@ function names.fit(form_name, options, shapes, path)
   local prefix = shapes[form.embedding] and "" or form.prefix
   path = path or "config.json"
   check_layers(form, options, shapes, prefix, path)
+  check_vocabulary(form, options, shapes, prefix, path)
   local map, copies = build(form, options, prefix, check_experts(form, options, shapes, path)), {}
   if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
   local lines = names.complaints(names.by_tensor(map), shapes, {"missing", "not part of such a model"},

@@ -10,14 +10,18 @@ import shutil
 os.environ["HF_HUB_OFFLINE"] = "1"
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
-from transformers import MixtralConfig, MixtralForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+from transformers import MistralConfig, MistralForCausalLM, MixtralConfig, MixtralForCausalLM
+from transformers import Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 import golden
 
 VOCAB, SAMPLES, SEQ = 61, 2, 9
 NO_MARKS = {"bos_token_id": None, "eos_token_id": None}  # GPT-2's ids are outside of this vocabulary
 STACKED = {"save_original_format": False}  # the experts of a layer as one tensor, as transformers 5 holds them
-# name: (class, configuration, options of save_pretrained)
+# The wavelengths of Llama's pairs of elements, 6, 20, 63 and 199, are below, between and above the bounds 64 / 4 and 64 / 1.
+LLAMA3_ROPE = {"rope_type": "llama3", "rope_theta": 100.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+               "original_max_position_embeddings": 64}
+# name: (class, configuration, options of save_pretrained). New models come last: all draw from one generator.
 MODELS = {
     "gpt2": (GPT2LMHeadModel, GPT2Config(vocab_size=VOCAB, n_positions=12, n_embd=16, n_layer=2, n_head=2, **NO_MARKS), {}),
     "gpt2_untied": (
@@ -58,6 +62,41 @@ MODELS = {
                        num_key_value_heads=2, max_position_embeddings=32, num_experts=4, num_experts_per_tok=2,
                        moe_intermediate_size=5, decoder_sparse_step=2, norm_topk_prob=True, tie_word_embeddings=True),
         STACKED,
+    ),
+    "llama3": (
+        LlamaForCausalLM,
+        LlamaConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, head_dim=8, max_position_embeddings=512, rms_norm_eps=1e-5,
+                    rope_parameters=LLAMA3_ROPE),
+        {},
+    ),
+    "mistral": (
+        MistralForCausalLM,
+        MistralConfig(vocab_size=VOCAB, hidden_size=16, intermediate_size=14, num_hidden_layers=2, num_attention_heads=4,
+                      num_key_value_heads=2, max_position_embeddings=32, sliding_window=4,
+                      rope_parameters={"rope_type": "linear", "rope_theta": 200.0, "factor": 4.0}),
+        {},
+    ),
+    "qwen2": (
+        Qwen2ForCausalLM,
+        Qwen2Config(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=3, num_attention_heads=3,
+                    num_key_value_heads=1, max_position_embeddings=32, tie_word_embeddings=True, use_sliding_window=True,
+                    sliding_window=3, max_window_layers=2),
+        {},
+    ),
+    "qwen3": (
+        Qwen3ForCausalLM,
+        Qwen3Config(vocab_size=VOCAB, hidden_size=12, intermediate_size=14, num_hidden_layers=2, num_attention_heads=4,
+                    num_key_value_heads=2, head_dim=6, max_position_embeddings=32, use_sliding_window=True, sliding_window=5,
+                    layer_types=["sliding_attention", "full_attention"]),
+        {},
+    ),
+    "mixtral_window": (
+        MixtralForCausalLM,
+        MixtralConfig(vocab_size=VOCAB, hidden_size=12, intermediate_size=10, num_hidden_layers=1, num_attention_heads=2,
+                      num_key_value_heads=1, max_position_embeddings=32, num_local_experts=3, num_experts_per_tok=2,
+                      sliding_window=4),
+        {},
     ),
 }
 

@@ -33,9 +33,13 @@ local function plain_list(parameters)
   return list
 end
 
--- An error unless the checkpoint's parameters are exactly those of the model.
-local function check_model(parameters, model, path)
-  local shapes = {}
+-- An error unless the checkpoint's parameters are exactly those of the model. vocab: the model's number of tokens.
+local function check_model(parameters, model, vocab, path)
+  local embedding, shapes = parameters["embedding.weight"], {}
+  if embedding and embedding.shape[1] ~= vocab then
+    fail("the options of the model in '%s' have vocab = %d, but the checkpoint's model has a vocabulary of %d tokens: give the "
+      .. "options of that model", path, vocab, embedding.shape[1])
+  end
   for name, tensor in pairs(parameters) do shapes[name] = tensor.shape end
   local lines = names.complaints(model:parameters(), shapes, {"not in the checkpoint", "not in the model"},
     function() return false end)
@@ -58,7 +62,7 @@ local function huggingface_list(parameters, o, script)
   local options, path = options_of(o, script)
   local model = moe.gpt(options) -- first: it knows misspelt options
   local config, form = huggingface.config(options) -- next: it says of an option why no such model has its tensors
-  check_model(parameters, model, path)
+  check_model(parameters, model, options.vocab, path)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
   for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
   huggingface.add_token_ids(config, script.token_ids)
@@ -70,9 +74,13 @@ local function list_of(parameters, o, script)
   return plain_list(parameters)
 end
 
--- Returns config.json. transformers refuses "1" for a number that it declares as a float: it must be "1.0".
+-- Returns config.json. transformers refuses "1" for some numbers that it declares as floats: they must be "1.0".
 local function encode(config)
-  return (core.json.encode(config):gsub('("router_aux_loss_coef":%s*%d+)([,}%s])', "%1.0%2"))
+  local json = core.json.encode(config)
+  for _, key in ipairs{"router_aux_loss_coef", "factor", "low_freq_factor", "high_freq_factor"} do
+    json = json:gsub(('("%s":%%s*%%d+)([,}%%s])'):format(key), "%1.0%2")
+  end
+  return json
 end
 
 -- Writes what belongs to the model besides its tensors: with names of Hugging Face's its config.json, and the tokenizer's files,

@@ -59,11 +59,20 @@ local function check_options(options, config)
   if not is_right then fail("%s describes a model that moe.gpt does not make: %s", config, message) end
 end
 
+-- An error for a Mistral that does not say whether it has a window: null is none, but a missing key is one of 4096 tokens in
+-- transformers. `content` is the same in both cases.
+local function check_window(content, source, config)
+  if content.model_type ~= "mistral" or source:find('"sliding_window"', 1, true) then return end
+  fail([[%s has no 'sliding_window', so it is not known which tokens attention sees: add "sliding_window": null for all, or a ]]
+    .. "number of tokens", config)
+end
+
 -- Prepares the import of a model of Hugging Face's as parameters of moe.gpt, and checks everything but the values. Returns a
 -- function that adds the parameters to an import and returns their number, and what export needs of the model: the options of
 -- moe.gpt, the ids of special tokens, the tokenizer's files.
 local function prepare_model(model, config)
-  local content = json_file(config)
+  local content, source = json_file(config)
+  check_window(content, source, config)
   local options, form = huggingface.options(content, config)
   local map, copies = names.fit(form, options, shapes_of(model), config)
   check_options(options, config)
@@ -128,9 +137,9 @@ end
 return function()
   local o = cli{
     name = "ckpt import", usage = "ztoolkit ckpt import",
-    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2, Llama, Mixtral or Qwen3-MoE is in "
-      .. "their folder, they become the parameters of moe.gpt (nn.gpt with experts), and its options are written to model.json. "
-      .. "Other tensors keep their names.",
+    about = "Makes a checkpoint from safetensors. If a config.json of Hugging Face's GPT-2, Llama, Mistral, Qwen2, Qwen3, "
+      .. "Mixtral or Qwen3-MoE is in their folder, they become the parameters of moe.gpt (nn.gpt with experts), and its options "
+      .. "are written to model.json. Other tensors keep their names.",
     options = {
       {"format", "safetensors", "the format to read; only this one", one_of = {"safetensors"}},
       {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; config.json is ignored", type = "string"},

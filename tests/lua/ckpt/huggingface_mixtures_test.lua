@@ -80,22 +80,28 @@ function TestConfig:test_options_of_mixtures()
   bare.rope_parameters, bare.rms_norm_eps = nil, nil
   lu.assertEquals({huggingface.options(bare).rope_base, huggingface.options(bare).eps}, {1e6, 1e-5})
   -- A window that no sequence exceeds changes nothing.
-  lu.assertEquals(options_of("mixtral", {sliding_window = 32}).seq, 32)
-  lu.assertEquals(options_of("qwen3_moe", {sliding_window = 8}).seq, 32)
+  lu.assertNil(options_of("mixtral", {sliding_window = 32}).window)
+  lu.assertNil(options_of("qwen3_moe", {sliding_window = 8}).window)
+  -- Others are those of all blocks, and are written again.
+  for name, changes in pairs{mixtral = {sliding_window = 8}, qwen3_moe = {use_sliding_window = true, sliding_window = 8}} do
+    local windowed = options_of(name, changes)
+    lu.assertEquals(windowed.window, 8)
+    lu.assertEquals(huggingface.options(huggingface.config(windowed)), windowed)
+  end
   lu.assertEquals(options_of("qwen3_moe", {decoder_sparse_step = 2, mlp_only_layers = {}}).moe.blocks, {1})
   lu.assertNil(options_of("qwen3_moe", {mlp_only_layers = {}}).moe.blocks)
 end
 
 function TestConfig:test_what_mixtures_do_not_have_is_refused()
-  refused("mixtral", {sliding_window = 8}, "'sliding_window' = 8: nn.attention has no window")
   refused("mixtral", {hidden_act = "gelu"}, "'hidden_act' = gelu")
   refused("mixtral", {num_experts_per_tok = 5}, "'num_experts_per_tok' = 5, but 'num_local_experts' = 4")
   refused("mixtral", {num_local_experts = 0}, "'num_local_experts' = 0 (a number), where a whole number from 1")
   refused("mixtral", {num_local_experts = 1e9}, "where a whole number from 1 to 65536")
   refused("mixtral", {router_jitter_noise = -1}, "'router_jitter_noise' = -1")
   refused("mixtral", {router_aux_loss_coef = "0.1"}, "'router_aux_loss_coef' = '0.1' (a string)")
-  refused("mixtral", {rope_parameters = {rope_type = "yarn", factor = 8}}, "nn.attention does not rescale rotary angles")
-  refused("qwen3_moe", {use_sliding_window = true, sliding_window = 8}, "'sliding_window' = 8")
+  refused("mixtral", {rope_parameters = {rope_type = "yarn", factor = 8}}, "nn.attention scales rotary angles only as the types")
+  refused("qwen3_moe", {use_sliding_window = true, sliding_window = 8, max_window_layers = 1},
+          "'max_window_layers' = 1: versions of transformers differ")
   refused("qwen3_moe", {attention_bias = true}, "'attention_bias' = true: its MLPs have no biases")
   refused("qwen3_moe", {num_experts = 8}, "'num_experts' = 8 and 'num_local_experts' = 6, two names of one number")
   refused("qwen3_moe", {mlp_only_layers = {1.5}},
@@ -135,7 +141,9 @@ function TestConfig:test_models_that_are_neither_are_refused()
   -- Options that no form is known to have, such as one that a later version adds.
   check_experts({window = 4}, normalised, "moe.window = 4 is in no mixture")
   check_experts({}, {normalise = "selected", temperature = 2}, "moe.router.temperature = 2 is in no mixture")
-  check_experts({}, normalised, "has nn.gpt's option window = 4, so", {window = 4})
+  check_experts({}, normalised, "has nn.gpt's option sink = 4, so", {sink = 4})
+  check_experts({}, normalised, "window = {...} is in no mixture", {layers = 2, window = {4, 0}})
+  check_experts({}, normalised, "qkv_bias = true is in no mixture", {qkv_bias = true})
 end
 
 function TestConfig:test_options_without_effect_on_evaluation_change_nothing()

@@ -8,7 +8,8 @@ local safetensors = require "support.safetensors"
 
 local models = {
   FOLDER = "tests/golden/huggingface/",
-  NAMES = {"gpt2", "gpt2_untied", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen3_moe_stacked"},
+  NAMES = {"gpt2", "gpt2_untied", "llama", "llama_tied", "mixtral", "qwen3_moe", "qwen3_moe_stacked", "llama3", "mistral",
+           "qwen2", "qwen3", "mixtral_window"},
 }
 
 -- The largest allowed error of logits per precision, relative to the largest logit.
