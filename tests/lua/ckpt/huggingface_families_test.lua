@@ -127,6 +127,45 @@ function TestFamilies:test_other_values_are_refused()
   lu.assertErrorMsgContains("has no 'num_key_value_heads'", huggingface.options, config)
 end
 
+-- The keys of published files, as transformers 4 wrote them; those that are null there are missing here.
+local PUBLISHED = {
+  {"Llama 3.1 8B", {
+    model_type = "llama", attention_bias = false, mlp_bias = false, hidden_act = "silu", hidden_size = 4096,
+    intermediate_size = 14336, max_position_embeddings = 131072, num_attention_heads = 32, num_hidden_layers = 32,
+    num_key_value_heads = 8, pretraining_tp = 1, rms_norm_eps = 1e-5, rope_theta = 500000, tie_word_embeddings = false,
+    rope_scaling = {factor = 8, low_freq_factor = 1, high_freq_factor = 4, original_max_position_embeddings = 8192,
+                    rope_type = "llama3"}, vocab_size = 128256,
+  }, {rope_scaling = {type = "llama3", factor = 8, low_freq_factor = 1, high_freq_factor = 4, original = 8192}}},
+  {"Mistral 7B", {
+    model_type = "mistral", hidden_act = "silu", hidden_size = 4096, intermediate_size = 14336, max_position_embeddings = 32768,
+    num_attention_heads = 32, num_hidden_layers = 32, num_key_value_heads = 8, rms_norm_eps = 1e-5, rope_theta = 10000,
+    sliding_window = 4096, tie_word_embeddings = false, vocab_size = 32000,
+  }, {window = 4096, kv_heads = 8, head_dim = 128}},
+  {"Qwen2.5 7B", {
+    model_type = "qwen2", attention_dropout = 0, hidden_act = "silu", hidden_size = 3584, intermediate_size = 18944,
+    max_position_embeddings = 131072, max_window_layers = 28, num_attention_heads = 28, num_hidden_layers = 28,
+    num_key_value_heads = 4, rms_norm_eps = 1e-6, rope_theta = 1000000, sliding_window = 131072, tie_word_embeddings = false,
+    use_mrope = false, use_sliding_window = false, vocab_size = 152064,
+  }, {qkv_bias = true, bias = false, head_dim = 128}},
+  {"Qwen3 8B", {
+    model_type = "qwen3", attention_bias = false, attention_dropout = 0, head_dim = 128, hidden_act = "silu", hidden_size = 4096,
+    intermediate_size = 12288, max_position_embeddings = 40960, max_window_layers = 36, num_attention_heads = 32,
+    num_hidden_layers = 36, num_key_value_heads = 8, rms_norm_eps = 1e-6, rope_theta = 1000000, tie_word_embeddings = false,
+    use_sliding_window = false, vocab_size = 151936,
+  }, {qk_norm = true, rope_base = 1e6}},
+}
+
+function TestFamilies:test_published_files()
+  for _, row in ipairs(PUBLISHED) do
+    local name, config, wanted = unpack(row)
+    local options, form = huggingface.options(config)
+    for key, value in pairs(wanted) do lu.assertEquals(options[key], value, name .. ": " .. key) end
+    for _, key in ipairs{"window", "rope_scaling", "qkv_bias", "qk_norm"} do lu.assertEquals(options[key], wanted[key], key) end
+    local again, again_form = huggingface.options(written(options))
+    lu.assertEquals({again, again_form}, {options, form})
+  end
+end
+
 -- Options of nn.gpt, the family that they are, and keys of its config.json.
 local SCALING = {type = "linear", factor = 2}
 local MADE = {

@@ -47,7 +47,8 @@ local MODELS = {
   {family = "llama", heads = 6, kv_heads = 3, hidden = 12, head_dim = 4, ffn = 13, qk_norm = true, window = 9},
   {family = "llama", heads = 8, kv_heads = 2, hidden = 12, head_dim = 2, ffn = 11, window = {0, 5}, packed = true,
    dropout = 0.1},
-  {family = "llama", heads = 5, kv_heads = 1, hidden = 8, head_dim = 2, ffn = 9, causal = false, packed = true},
+  {family = "llama", heads = 5, kv_heads = 1, hidden = 8, head_dim = 2, ffn = 9, causal = false, packed = true,
+   rope_scaling = {type = "linear", factor = 2}, qkv_bias = true},
   {alone = true, heads = 6, kv_heads = 2, hidden = 12, dropout = 0.2, rotary = true, window = 11, packed = true},
   {alone = true, heads = 4, hidden = 8, dropout = 0.3},
 }

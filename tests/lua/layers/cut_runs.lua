@@ -10,7 +10,8 @@ cut_runs.MODELS = {
   {family = "gpt2", heads = 3, hidden = 12, vocab = 17, dropout = 0.2},
   {family = "gpt2", heads = 4, hidden = 16, vocab = 127, tied = false, bias = false},
   {family = "llama", heads = 6, kv_heads = 3, hidden = 12, head_dim = 4, vocab = 17, qk_norm = true, ffn = 13},
-  {family = "llama", heads = 6, kv_heads = 2, hidden = 12, head_dim = 2, vocab = 19, tied = true, ffn = 11, dropout = 0.1},
+  {family = "llama", heads = 6, kv_heads = 2, hidden = 12, head_dim = 2, vocab = 19, tied = true, ffn = 11, dropout = 0.1,
+   qkv_bias = true},
   {family = "llama", heads = 4, kv_heads = 1, hidden = 8, head_dim = 2, vocab = 21, qk_norm = true, ffn = 9, bias = true},
 }
 
