@@ -48,6 +48,10 @@ function Reader:rate(key, otherwise)
   return self:get(key, "number", "a number from 0 to below 1", otherwise, function(x) return x >= 0 and x < 1 end)
 end
 
+-- Why a file's biases are refused.
+Reader.BIASES = "nn.gpt has biases in all matmuls, in none, or in that of queries, keys and values"
+Reader.NO_MLP_BIAS = "its MLPs have no biases, and " .. Reader.BIASES
+
 -- Upper bounds of sizes, far above those of any model.
 Reader.MOST_LAYERS, Reader.MOST_COLUMNS, Reader.MOST_ROWS = 10000, 2 ^ 24, 2 ^ 31 - 1
 

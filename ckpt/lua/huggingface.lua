@@ -69,7 +69,7 @@ local function read_llama(reader)
   local options = llama_options(reader, {kv_heads = "heads", eps = 1e-6, rope_base = 10000})
   options.bias = reader:truth("attention_bias", false)
   if options.bias ~= reader:truth("mlp_bias", false) then
-    reader:refuse("attention_bias", options.bias, "'mlp_bias' differs, and nn.gpt has biases in all matmuls or in none")
+    reader:refuse("attention_bias", options.bias, "'mlp_bias' differs, and " .. Reader.BIASES)
   end
   return options
 end
@@ -89,7 +89,7 @@ local function read_qwen2(reader)
 end
 
 local function read_qwen3(reader)
-  reader:check_fixed{{"attention_bias", false, "nn.gpt has no biases of attention alone that include its output"}}
+  reader:check_fixed{{"attention_bias", false, Reader.NO_MLP_BIAS}}
   local options = llama_options(reader, {head_dim = 128, eps = 1e-6, rope_base = 10000})
   options.qk_norm, options.window = true, windows.by_block(reader, options.seq, options.layers)
   return options

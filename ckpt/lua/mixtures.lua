@@ -72,7 +72,7 @@ end
 
 --- Adds the experts of a Qwen3-MoE to `options`, those of its other parts. Returns the options.
 function mixtures.read_qwen3_moe(reader, options)
-  reader:check_fixed{{"attention_bias", false, "its MLPs have no biases, and nn.gpt has biases in all matmuls or in none"}}
+  reader:check_fixed{{"attention_bias", false, Reader.NO_MLP_BIAS}}
   if reader:truth("use_sliding_window", false) then
     options.window = windows.of_all(reader, options.seq)
     local first = reader:get("max_window_layers", "number", "a whole number", 0)
@@ -159,7 +159,8 @@ local function write_qwen3_moe(o, config, dense, is_normalised)
   config.num_experts, config.moe_intermediate_size, config.norm_topk_prob = o.moe.experts, o.moe.ffn, is_normalised
   config.decoder_sparse_step = 1
   windows.write_of_all(config, o)
-  config.use_sliding_window, config.max_window_layers = windows.kind(o) == "all", 0
+  config.use_sliding_window = config.sliding_window ~= nil
+  config.max_window_layers = config.sliding_window and 0 or nil
   if #dense > 0 then config.mlp_only_layers = dense end
 end
 

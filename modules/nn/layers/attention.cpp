@@ -30,8 +30,8 @@ AttentionShape checked_shape(const AttentionOptions& options, const std::string&
 
 Attention::Attention(AttentionOptions options, const std::string& prefix, const std::string& path)
     : options_(options), shape_(checked_shape(options, path)), tensor_(options, path), context_(options.context, path) {
-  const Bias bias = options.bias ? Bias::yes : Bias::no,
-             qkv_bias = options.qkv_bias.value_or(options.bias) ? Bias::yes : Bias::no;
+  const Bias bias = options.bias ? Bias::yes : Bias::no;
+  const Bias qkv_bias = options.qkv_bias.value_or(options.bias) ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), qkv_bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
   if (options.qk_norm) head_norm_.emplace(shape_.head_dim, options.qk_norm_eps, prefix);

@@ -40,10 +40,10 @@ const Schema<RopeScaling>& schema_of(const RopeScaling& /*scaling*/) {
           .required("type", &RopeScaling::type, "which angles become smaller")
           .required("factor", &RopeScaling::factor, "number by which angles are divided", above(0))
           .optional("low_freq_factor", &RopeScaling::low_freq_factor,
-                    "pairs of elements that turn no more often in `original` positions are divided", above(0))
+                    "a pair of elements that turns at most this often in `original` positions has its angle divided", above(0))
           .only_with("with type = \"llama3\"", is_llama3)
           .optional("high_freq_factor", &RopeScaling::high_freq_factor,
-                    "pairs of elements that turn at least as often in `original` positions keep their angles", above(0))
+                    "a pair of elements that turns at least this often in `original` positions keeps its angle", above(0))
           .only_with("with type = \"llama3\"", is_llama3)
           .optional("original", &RopeScaling::original, "tokens of the longest sequence of the first training", at_least(1))
           .only_with("with type = \"llama3\"", is_llama3)

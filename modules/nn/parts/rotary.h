@@ -14,7 +14,7 @@ namespace zt::nn {
 
 enum class RopeScalingType : uint8_t {
   linear,  // divides all angles by `factor` (Chen et al. 2023)
-  llama3,  // divides the angles of long wavelengths only, those of pairs that turn less than once in `original` (Llama 3.1)
+  llama3,  // divides the angles of long wavelengths only (Llama 3.1)
 };
 constexpr auto words_of(RopeScalingType) {
   return std::array{"linear", "llama3"};

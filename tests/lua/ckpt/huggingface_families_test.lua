@@ -112,7 +112,7 @@ end
 function TestFamilies:test_other_values_are_refused()
   refused("mistral", {layer_types = {"full_attention", "sliding_attention"}}, "makes a Ministral, not a Mistral")
   refused("mistral", {sliding_window = -1}, "'sliding_window' = -1 (a number), where a whole number")
-  refused("qwen3", {attention_bias = true}, "'attention_bias' = true: nn.gpt has no biases of attention alone")
+  refused("qwen3", {attention_bias = true}, "'attention_bias' = true: its MLPs have no biases")
   refused("qwen3", {layer_types = {"full_attention"}}, "a list of 2 times 'full_attention' or 'sliding_attention' is needed")
   refused("qwen3", {layer_types = {"full_attention", "chunked_attention"}}, "'full_attention' or 'sliding_attention' is needed")
   refused("qwen3", {use_sliding_window = false},
