@@ -2,28 +2,59 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <functional>
+
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::moe {
 
 namespace {
 
-// A layer with another one inside: parameters, kind and backward are those of the inner layer and some of its own.
-class BranchLayer : public Layer {
+using BatchField = std::function<at::Tensor(const std::string&)>;
+
+// Throws Misuse unless the layer can run inside of another one that gives it all tokens and its own Context.
+void check_branch(const Layer& branch) {
+  const Io io = branch.io();
+  if (io.inputs.size() != 1 || io.outputs.size() != 1)
+    misuse("a branch beside experts takes one value and returns one, but '{}' has {} inputs and {} outputs", branch.kind(),
+           io.inputs.size(), io.outputs.size());
+  if (dynamic_cast<const ExchangeLayer*>(&branch))
+    misuse("a branch beside experts computes one value, but '{}' sends rows to other ranks: put it beside the mixture",
+           branch.kind());
+  if (!io.outputs[0].cut_over.empty() || std::ranges::any_of(io.cut_inputs, [](const auto& in) { return !in.second.empty(); }))
+    misuse(
+        "a branch beside experts gets all tokens, but with sequence_parallel '{}' takes or returns some: leave sequence_parallel out "
+        "of it, and keep `tensor`",
+        branch.kind());
+}
+
+// A layer with another one inside, and some parameters of its own. The inner layer runs with the outer one's Context, so all that
+// it states of itself holds for the outer one.
+class BranchLayer : public Layer, public LayerExtras {
  public:
-  explicit BranchLayer(std::shared_ptr<Layer> branch) : branch_(std::move(branch)) {
-    const Io io = branch_->io();
-    if (io.inputs.size() != 1 || io.outputs.size() != 1)
-      misuse("a branch beside experts takes one value and returns one, but '{}' has {} inputs and {} outputs", branch_->kind(),
-             io.inputs.size(), io.outputs.size());
-  }
+  explicit BranchLayer(std::shared_ptr<Layer> branch) : branch_(std::move(branch)) { check_branch(*branch_); }
   Params params() const override {
     auto all = branch_->params();
     all.insert(all.end(), own_.begin(), own_.end());
     return all;
   }
   bool splits_backward() const override { return branch_->splits_backward(); }
+  std::vector<std::string> axes() const override { return branch_->axes(); }
+  Counts count(const BatchField& batch) const override { return branch_->count(batch); }
+  std::vector<LayerBuffer> buffers() const override { return inner().buffers(); }
+  bool has_update() const override { return inner().has_update(); }
+  void update(const Stats& stats, const LayerBuffers& buffers) override { extras_of(*branch_).update(stats, buffers); }
+  Stats report(const Stats& sums) const override { return inner().report(sums); }
+  std::vector<std::string> tensor_axes() const override { return inner().tensor_axes(); }
+  std::optional<TokenCut> token_cut() const override { return inner().token_cut(); }
+  std::vector<std::string> batch_axes() const override { return inner().batch_axes(); }
+  void check_batch(const BatchField& batch, Mode mode) const override { inner().check_batch(batch, mode); }
+  void check_sources(const std::vector<const Layer*>& sources) const override { inner().check_sources({sources[0]}); }
+  std::string assumption() const override { return inner().assumption(); }
+  std::vector<std::string> gives_up() const override { return inner().gives_up(); }
 
  protected:
   // Returns what the branch makes of h. Throws Misuse unless it has the shape and dtype of h, as what is added to it must.
@@ -36,11 +67,16 @@ class BranchLayer : public Layer {
     return outputs[0];
   }
   Io io_of_branch(std::vector<std::string> inputs, std::vector<Output> outputs) const {
-    return {.inputs = std::move(inputs), .outputs = std::move(outputs), .losses = branch_->io().losses};
+    const Io of_branch = branch_->io();
+    return {
+        .inputs = std::move(inputs), .outputs = std::move(outputs), .losses = of_branch.losses, .stats = of_branch.stats};
   }
 
   std::shared_ptr<Layer> branch_;
   Params own_;
+
+ private:
+  const LayerExtras& inner() const { return extras_of(*std::as_const(branch_)); }
 };
 
 class SharedExpert final : public BranchLayer {

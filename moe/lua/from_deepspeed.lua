@@ -18,6 +18,10 @@ local SCHEMA = {
   {"ffn", "integer", "columns inside an expert's MLP, without `expert`", at_least = 1, only_with = WITHOUT_EXPERT},
   {"activation", "string", "activation of the experts' MLPs", only_with = WITHOUT_EXPERT},
   {"axis", "Axis", "the mesh axis whose ranks share the experts"},
+  {"tensor", "Axis", "the mesh axis over whose ranks each expert is cut: DeepSpeed's model-parallel group",
+   only_with = {"with enable_expert_tensor_parallelism and ffn",
+                function(o) return o.enable_expert_tensor_parallelism and o.ffn ~= nil end}},
+  {"context", "table", "how the tokens of samples are cut over ranks: that of nn.gpt"},
   {"ep_size", "integer", "ranks that share the experts: those of `axis`", at_least = 1},
   {"k", "integer", "experts per token", default = 1, at_least = 1},
   {"capacity_factor", "number", "room per expert in training", default = 1, above = 0},
@@ -28,7 +32,7 @@ local SCHEMA = {
   {"drop_tokens", "boolean", "drop tokens of experts without room", default = true},
   {"use_rts", "boolean", "with k = 1, keep random tokens instead of the first ones", default = true},
   {"use_tutel", "boolean", "Tutel's kernels; only false", default = false},
-  {"enable_expert_tensor_parallelism", "boolean", "experts that are cut over ranks; only false", default = false},
+  {"enable_expert_tensor_parallelism", "boolean", "cut each expert over the ranks of `tensor`", default = false},
   {"top2_2nd_expert_sampling", "boolean", "with k = 2, draw the second expert, in evaluation too", default = true},
   {"aux_loss", "number", "weight of the balancing loss", default = 0.01, at_least = 0},
 }
@@ -57,9 +61,9 @@ end
 
 local function check_unsupported(o)
   if o.use_tutel then fail "moe.from_deepspeed: use_tutel = true asks for Tutel's kernels: leave it out" end
-  if o.enable_expert_tensor_parallelism then
-    fail("moe.from_deepspeed: enable_expert_tensor_parallelism = true cuts each expert over ranks, and experts are whole here: "
-      .. "leave it out, and share the experts over axis")
+  if o.enable_expert_tensor_parallelism and not o.tensor then
+    fail("moe.from_deepspeed: enable_expert_tensor_parallelism = true cuts each expert over ranks: give tensor = mesh.tp, their axis, "
+      .. "and ffn")
   end
 end
 
@@ -79,7 +83,7 @@ local function from_deepspeed(given)
   local has_loss = o.aux_loss > 0
   return layers{
     experts = o.num_experts, hidden = o.hidden_size, ffn = o.ffn, expert = o.expert, activation = o.activation, axis = o.axis,
-    top_k = o.k, residual = o.use_residual and {ffn = o.ffn, layer = o.expert} or nil,
+    tensor = o.tensor, context = o.context, top_k = o.k, residual = o.use_residual and {ffn = o.ffn, layer = o.expert} or nil,
     router = {
       normalise = o.k == 1 and "none" or "kept", noise = noise, draw_always = draw_always,
       losses = has_loss and {balance = o.aux_loss, per = "micro_batch", of = o.k == 2 and "first" or "all"} or nil,

@@ -34,6 +34,10 @@ local SCHEMA = {
   {"shared", "table", "an expert that all tokens use: {ffn =, gate =} or {layer =, gate =}"},
   {"residual", "table", "a dense branch that is mixed with the experts (PR-MoE): {ffn =} or {layer =}"},
   {"axis", "Axis", "the mesh axis whose ranks share the experts"},
+  {"tensor", "Axis", "the mesh axis over whose ranks the matrices of each MLP are cut", only_with = WITH_MLPS},
+  {"tp_dtype", "string", "type in which the parts of sums over `tensor` travel, by default the parameters' type",
+   only_with = {"with tensor", function(o) return o.tensor ~= nil end}},
+  {"context", "table", "how the tokens of samples are cut over ranks: that of nn.gpt"},
   {"dispatcher", "string", "how tokens are sent", default = "all_to_all"},
   {"overlap", "boolean", "send while other actions run; by default over nccl"},
   {"transport", "string", "dtype in which tokens are sent, by default their own"},
@@ -53,12 +57,23 @@ local SHARED = {RESIDUAL[1], RESIDUAL[2], {"gate", "boolean", "multiply by a lea
 local function mlp(o, ffn)
   return nn.mlp{
     hidden = o.hidden, ffn = ffn, activation = o.activation, bias = o.bias, std = o.std, residual_std = o.residual_std,
+    tensor = o.tensor, tp_dtype = o.tp_dtype,
   }
+end
+
+-- Returns how tokens are cut, without what attention does about it.
+local function cut_of(context)
+  if not context then return nil end
+  local cut = {}
+  for key, value in pairs(context) do cut[key] = value end
+  cut.method = nil
+  return cut
 end
 
 -- The experts and the exchange of tokens depend on these, too, so the table `router` cannot change them.
 local function router_of(o)
-  local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, select = o.select, std = o.std}
+  local options = {hidden = o.hidden, experts = o.experts, top_k = o.top_k, select = o.select, std = o.std,
+                   context = cut_of(o.context)}
   for key, value in pairs(o.router) do
     if key ~= "std" and options[key] ~= nil and options[key] ~= value then
       local values = type(value) == "function" and {"a function", "another one"} or {tostring(options[key]), tostring(value)}
@@ -85,7 +100,7 @@ local function experts_of(o)
   return nn.grouped_mlp{
     groups = o.experts, hidden = o.hidden, ffn = o.ffn, activation = o.activation, bias = o.bias, std = o.std,
     residual_std = o.residual_std, axis = o.axis and o.axis.name, parts = o.axis and o.axis.size,
-    grouped_gemm = o.grouped_gemm,
+    grouped_gemm = o.grouped_gemm, tensor = o.tensor, tp_dtype = o.tp_dtype,
   }
 end
 

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "routing/token_axis.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -16,31 +17,43 @@ at::Tensor factors(const Routed& routed, const at::Tensor& values) {
   return routed.counted.to(values.device(), values.scalar_type()).view({routed.samples, -1, 1});
 }
 
-// Returns [samples, n]: the means of values [tokens, n] over each sample's tokens.
+// Returns [samples, n]: the means of values [tokens, n] over each sample's tokens; if tokens are cut, this rank's part of them.
 at::Tensor means_by_sample(const at::Tensor& values, const Routed& routed) {
   const at::Tensor of_tokens = values.view({routed.samples, -1, values.size(1)});
-  if (!routed.counted.defined()) return of_tokens.mean(1);
-  const at::Tensor counted = factors(routed, values);
-  return of_tokens.mul(counted).sum(1) / counted.sum(1).clamp_min(1);
+  if (!routed.counted.defined() && !routed.whole) return of_tokens.mean(1);
+  const at::Tensor counted = routed.counted.defined() ? factors(routed, values) : at::Tensor(),
+                   sums = counted.defined() ? of_tokens.mul(counted).sum(1) : of_tokens.sum(1);
+  if (!routed.whole) return sums / counted.sum(1).clamp_min(1);
+  return sums / routed.whole->counted.to(values.device(), values.scalar_type()).clamp_min(1).unsqueeze(1);
 }
 
 // The sums over a micro-batch and those of other ranks.
-struct Whole {
+struct WholeBatch {
   at::Tensor load;  // [experts]
   double samples = 0, counted = 0, tokens = 0;
 };
 
-// Sums over the ranks with other tokens, for losses per batch.
-Whole whole_of(const Routed& routed, const RouterOptions& options, Context& context) {
+// Returns the number of tokens of this rank's samples that count.
+double counted_in(const Routed& routed, double tokens) {
+  if (routed.whole) return routed.whole->counted.sum().item<double>();
+  return routed.counted.defined() ? routed.counted.sum().item<double>() : tokens;
+}
+
+// Sums over the ranks with other samples, for losses per batch.
+WholeBatch whole_of(const Routed& routed, const RouterOptions& options, Context& context) {
   const at::Tensor load = routed.balanced.sum(0);
-  if (load.is_meta()) return {load};
-  const auto tokens = static_cast<double>(routed.probabilities.size(0));
-  const double counted = routed.counted.defined() ? routed.counted.sum().item<double>() : tokens;
-  const at::Tensor numbers = at::tensor({static_cast<double>(routed.samples), counted, tokens}, at::kDouble);
-  const at::Tensor sums = at::cat({load, numbers});
-  if (options.losses.per == BalanceOver::batch) {
-    for (const std::string& axis : options.batch_axes) context.control(axis).all_reduce(sums, sums).synchronize();
+  const auto of_axes = options.losses.per == BalanceOver::batch ? options.batch_axes : std::vector<std::string>();
+  if (load.is_meta()) {
+    const at::Tensor sums = at::empty({load.numel() + 3}, load.options());
+    for (const std::string& axis : of_axes) sum_along(axis, sums, context);
+    return {load};
   }
+  const auto tokens =
+      static_cast<double>(routed.whole ? routed.samples * routed.whole->tokens : routed.probabilities.size(0));
+  const at::Tensor numbers =
+      at::tensor({static_cast<double>(routed.samples), counted_in(routed, tokens), tokens}, at::kDouble);
+  const at::Tensor sums = at::cat({load, numbers});
+  for (const std::string& axis : of_axes) sum_along(axis, sums, context);
   const auto* last = sums.const_data_ptr<double>() + load.numel();
   return {sums.narrow(0, 0, load.numel()), last[0], last[1], last[2]};
 }
@@ -78,6 +91,17 @@ at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& ma
   return counted.defined() && counted.all().item<bool>() ? at::Tensor() : counted;
 }
 
+void sum_samples(Routed& routed, const std::string& axis, Context& context) {
+  const at::Tensor load = routed.balanced;
+  const int64_t samples = routed.samples, tokens = routed.probabilities.size(0) / std::max<int64_t>(1, samples);
+  const at::Tensor counted = routed.counted.defined() ? routed.counted.view({samples, -1}).sum(1, false, at::kDouble)
+                                                      : at::full({samples}, static_cast<double>(tokens), load.options());
+  const at::Tensor sums = at::cat({load, counted.unsqueeze(1)}, 1);
+  sum_along(axis, sums, context);
+  routed.balanced = sums.narrow(1, 0, load.size(1)).contiguous();
+  routed.whole = WholeSamples{context.tokens().total, sums.select(1, load.size(1)).contiguous()};
+}
+
 at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Context& context) {
   const at::Tensor& probabilities = routed.probabilities;
   const int64_t experts = probabilities.size(1);
@@ -86,10 +110,10 @@ at::Tensor balance_loss(const Routed& routed, const RouterOptions& options, Cont
   };
   if (options.losses.per == BalanceOver::sample)
     return means_by_sample(probabilities, routed).mul(shares(routed.balanced)).sum() * experts;
-  const Whole whole = whole_of(routed, options, context);
+  const WholeBatch whole = whole_of(routed, options, context);
   at::Tensor mean = probabilities.view({routed.samples, -1, experts});  // times the samples: the part of these tokens
   if (whole.counted == whole.tokens) {
-    mean = mean.mean(1).sum(0);
+    mean = (routed.whole ? mean.sum(1) / routed.whole->tokens : mean.mean(1)).sum(0);
   } else {
     if (routed.counted.defined()) mean = mean.mul(factors(routed, probabilities));
     mean = mean.sum(at::IntArrayRef({0, 1})) * (whole.samples / std::max(whole.counted, 1.0));

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "routing/router_options.h"
@@ -18,17 +19,28 @@ namespace zt::moe {
 // of another shape.
 at::Tensor counted_tokens(int64_t samples, int64_t tokens, const std::string& mask, Context& context);
 
+// What the losses need of whole samples if this rank has some of their tokens only: sums over the ranks that have the others.
+struct WholeSamples {
+  int64_t tokens = 0;  // of a sample
+  at::Tensor counted;  // float64 [samples]: the tokens that count
+};
+
 // The result of routing, on which the losses depend. Tokens are [samples * tokens per sample, ...].
 struct Routed {
   at::Tensor logits;         // [tokens, experts], with a graph
   at::Tensor probabilities;  // [tokens, experts], with a graph; the rows sum to 1
   at::Tensor load;           // float64 [samples, experts]: routes per expert, before any token was dropped
-  at::Tensor balanced;       // the same of the routes that RouterLossOptions::of names
+  at::Tensor balanced;       // the same of the routes that RouterLossOptions::of names; of whole samples
   at::Tensor counted = {};   // bool [tokens], in host memory: the tokens that count, here and in the loads; undefined: all
   int64_t samples = 1;
+  std::optional<WholeSamples> whole = {};  // if tokens are cut over ranks
 };
 
-// The losses are sums over samples, to be divided by the number of samples of the global batch.
+// Completes `balanced` and sets `whole` by sums over the axis whose ranks have other tokens of the samples.
+void sum_samples(Routed& routed, const std::string& axis, Context& context);
+
+// The losses are sums over samples, to be divided by the number of samples of the global batch. If tokens are cut, each is this
+// rank's part: the sum over its tokens.
 //
 // Returns the balancing loss: experts * sum over experts of f P, where f is an expert's share of the routes that count, and P the
 // mean of its probability, over the tokens of a sample, of all ranks' micro-batches with this number ("batch": the loads are

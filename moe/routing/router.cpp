@@ -23,13 +23,17 @@ std::shared_ptr<Param> make_weight(const char* name, const RouterOptions& option
 class Router final : public Layer, public LayerExtras {
  public:
   explicit Router(RouterOptions options)
-      : options_(std::move(options)), selection_(make_selection(options_)), weight_(make_weight("weight", options_)) {
+      : options_(std::move(options)),
+        selection_(make_selection(options_)),
+        weight_(make_weight("weight", options_)),
+        cut_(token_cut_of(options_.context)) {
     if (options_.noise == Noise::noisy_top_k) noise_ = make_weight("noise", options_);
   }
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor& h = in[0];
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
+    if (has_cut_tokens(context) && !cut_) options_.check_cut_tokens("over ranks by another layer");
     const TokenShape shape{h.size(0), h.size(1), selection_->routes(options_)};
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
@@ -42,7 +46,8 @@ class Router final : public Layer, public LayerExtras {
     at::Tensor weights = weights_of(logits, scores, experts);
     drop(experts, weights, counted, shape, context);
     const at::Tensor probabilities = options_.score == Score::sigmoid ? normalised(scores) : scores;
-    const Routed routed{logits, probabilities, load, balanced, counted, shape.samples};
+    Routed routed{logits, probabilities, load, balanced, counted, shape.samples};
+    if (has_cut_tokens(context) && options_.has_losses()) sum_samples(routed, token_cut()->axis, context);
     add_losses(routed, context);
     if (!h.is_meta()) add_statistics(routed, context);
     const std::array of_routes{shape.samples, shape.tokens, shape.width};
@@ -52,18 +57,34 @@ class Router final : public Layer, public LayerExtras {
   Params params() const override { return noise_ ? std::vector{weight_, noise_} : std::vector{weight_}; }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{"route_weights"}, {"route_experts", false}}};
-    if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample});
-    if (options_.losses.z > 0) io.losses.push_back({"z_loss", Per::sample});
+    const bool adds_over_tokens = cut_.has_value();
+    if (options_.losses.balance > 0) io.losses.push_back({"balance", Per::sample, adds_over_tokens});
+    if (options_.losses.z > 0) io.losses.push_back({"z_loss", Per::sample, adds_over_tokens});
     io.stats = {{"load", options_.experts}, {"dropped", 1}, {"tokens", 1}, {"entropy", 1}, {"logits", 1}};
     if (options_.has_bias) io.stats.push_back({"bias", 1});
     return io;
   }
   std::vector<std::string> gives_up() const override { return options_.given_up(); }
   std::vector<std::string> axes() const override {
-    const bool communicates = options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch;
-    return communicates ? options_.batch_axes : std::vector<std::string>();
+    std::vector<std::string> all;
+    if (options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch) all = options_.batch_axes;
+    if (cut_ && options_.has_losses()) all.push_back(cut_->axis);
+    return all;
   }
-  std::vector<std::string> batch_axes() const override { return axes(); }
+  std::vector<std::string> batch_axes() const override {
+    return options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch ? axes() : std::vector<std::string>();
+  }
+  std::optional<TokenCut> token_cut() const override { return cut_; }
+  // Without `context` the router does not know of cut tokens.
+  void check_sources(const std::vector<const Layer*>& sources) const override {
+    const auto cut = extras_of(*sources[0]).token_cut();
+    if (!cut || cut_) return;
+    options_.check_cut_tokens(fmt::format("along '{}' by a {} layer", cut->axis, sources[0]->kind()));
+    if (options_.has_losses())
+      misuse("its losses need sums over all tokens of a sample, and a {} layer cuts them along '{}': give moe.router, moe.layers or "
+             "moe.gpt the same `context`",
+             sources[0]->kind(), cut->axis);
+  }
   std::vector<LayerBuffer> buffers() const override {
     return options_.has_bias ? std::vector<LayerBuffer>{{"bias", at::zeros({options_.experts}, at::kFloat)}}
                              : std::vector<LayerBuffer>();
@@ -164,6 +185,7 @@ class Router final : public Layer, public LayerExtras {
   RouterOptions options_;
   std::shared_ptr<const Selection> selection_;
   std::shared_ptr<Param> weight_, noise_;  // `noise_` may be null
+  std::optional<TokenCut> cut_;
 };
 
 }  // namespace

@@ -79,6 +79,12 @@ void check_router(const RouterOptions& o) {
     misuse("moe.router: losses.of = \"first\" is for tokens that choose: leave it out if experts choose");
   if (o.losses.per == BalanceOver::batch && o.losses.balance > 0 && o.batch_axes.empty())
     misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
+  if (const auto cut = token_cut_of(o.context)) {
+    o.check_cut_tokens(fmt::format("over the ranks of axis '{}'", cut->axis));
+    if (std::ranges::find(o.batch_axes, cut->axis) != o.batch_axes.end())
+      misuse("moe.router: batch_axes has '{}', the axis of `context`, over which sums go anyway: leave it out of batch_axes",
+             cut->axis);
+  }
   check_trains(o);
 }
 
@@ -121,6 +127,7 @@ const Schema<RouterOptions>& schema_of(const RouterOptions&) {
           .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens")
           .only_with("with losses = {balance = weight, per = \"batch\"}",
                      [](const RouterOptions& o) { return o.losses.balance > 0 && o.losses.per == BalanceOver::batch; })
+          .optional("context", &RouterOptions::context, "{axis =, layout =, fields =}: how the tokens of samples are cut over ranks")
           .optional("mask", &RouterOptions::mask, "batch field that says which tokens count; \"none\": all do")
           .checked(check_router);
   return kSchema;
@@ -131,6 +138,13 @@ int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, 
   const auto factor = static_cast<float>((is_training ? train : eval) * static_cast<double>(routes));
   const auto room = static_cast<int64_t>(std::ceil(of_expert * factor));
   return std::min(tokens, std::max(min, room));
+}
+
+void RouterOptions::check_cut_tokens(const std::string& cut) const {
+  const bool expert_choice = choice == Choice::expert;
+  if (!expert_choice && !capacity) return;
+  misuse("moe.router: {} needs all tokens of a sample on one rank, and they are cut {}: leave one of the two out",
+         expert_choice ? "choice = \"expert\"" : "capacity", cut);
 }
 
 std::vector<std::string> RouterOptions::given_up() const {

@@ -1,6 +1,7 @@
 #include "routing/routes.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -113,9 +114,10 @@ at::Tensor select_by_experts(const at::Tensor& scores, int64_t samples, int64_t 
   return selected;
 }
 
-at::Tensor balanced_routes(int64_t samples, int64_t tokens, int64_t routes, int64_t experts) {
-  const at::Tensor turns = at::arange(tokens / samples * routes, at::kLong).remainder(experts);
-  return turns.view({tokens / samples, routes}).repeat({samples, 1});
+at::Tensor balanced_routes(int64_t samples, const std::vector<Share>& places, int64_t routes, int64_t experts) {
+  std::vector<at::Tensor> turns;
+  for (const Share& range : places) turns.push_back(at::arange(range.begin * routes, range.end() * routes, at::kLong));
+  return at::cat(turns).remainder(experts).view({-1, routes}).repeat({samples, 1});
 }
 
 int64_t drop_above(at::Tensor& experts, const Room& room) {

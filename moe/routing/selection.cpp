@@ -8,6 +8,7 @@
 
 #include "routing/noise.h"
 #include "routing/routes.h"
+#include "routing/token_axis.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/model/layer_extras.h"
@@ -100,9 +101,8 @@ class RecordedSelection final : public Selection {
 class BalancedSelection final : public Selection {
  public:
   std::string kind() const override { return "balanced"; }
-  at::Tensor select(const Candidates& candidates, Context&) const override {
-    const auto& [logits, scores, counted, samples, tokens, routes] = candidates;
-    return balanced_routes(samples, samples * tokens, routes, scores.size(1));
+  at::Tensor select(const Candidates& candidates, Context& context) const override {
+    return balanced_routes(candidates.samples, token_places(candidates.tokens, context), candidates.routes, candidates.experts());
   }
 };
 

@@ -52,7 +52,7 @@ TEST(Selection, ExpertsChooseTokensOfEachSample) {
 }
 
 TEST(Selection, BalancedRoutesTakeTurnsInEverySample) {
-  EXPECT_TRUE(balanced_routes(2, 4, 2, 3).equal(longs({0, 1, 2, 0, 0, 1, 2, 0}, 2)));
+  EXPECT_TRUE(balanced_routes(2, {{0, 2}}, 2, 3).equal(longs({0, 1, 2, 0, 0, 1, 2, 0}, 2)));
 }
 
 TEST(Capacity, KeepsTheLargestWeightsOrTheFirstTokens) {

@@ -22,7 +22,7 @@ struct RowGroup {
 
 // Returns all groups, in order. Meta tensors have no values, so all their rows are in the first group: neither shapes nor the
 // number of operations depend on how the rows are divided.
-std::vector<RowGroup> row_groups(const at::Tensor& rows, const at::Tensor& group_rows, int64_t groups) {
+std::vector<RowGroup> divided(const at::Tensor& rows, const at::Tensor& group_rows, int64_t groups) {
   if (group_rows.scalar_type() != at::kLong || group_rows.sizes() != at::IntArrayRef{groups}) {
     misuse("nn.grouped_mlp takes group_rows as int64 [{}], the number of rows of each group on this rank, got {}", groups,
            describe(group_rows));
@@ -57,7 +57,7 @@ struct GroupedMlpState {
   AffineGradient up_gradient, down_gradient;
   std::vector<RowGroup> groups;
   size_t parameters;      // their number
-  at::Tensor group_ends;  // int32 [groups] on the device of the rows, for grouped GEMMs; undefined: one GEMM per group
+  at::Tensor group_ends = {};  // int32 [groups] on the device of the rows, for grouped GEMMs; undefined: one GEMM per group
 };
 
 // Returns the end of each group's rows.
@@ -161,6 +161,12 @@ Affine make_group_affine(const std::string& prefix, const GroupedMlpOptions& opt
   return affine;
 }
 
+std::vector<int64_t> counts_of(const std::vector<RowGroup>& groups) {
+  std::vector<int64_t> counts;
+  for (const RowGroup& group : groups) counts.push_back(group.count);
+  return counts;
+}
+
 void check_parts(const GroupedMlpOptions& options) {
   if (options.groups % options.parts != 0) {
     misuse("nn.grouped_mlp: {} groups cannot be divided among {} parts evenly: make parts a divisor of groups", options.groups,
@@ -168,16 +174,25 @@ void check_parts(const GroupedMlpOptions& options) {
   }
   if (options.parts > 1 && !options.axis)
     misuse("nn.grouped_mlp: parts = {} needs option 'axis', the mesh axis whose ranks hold the parts", options.parts);
+  if (options.tensor && options.axis == options.tensor->name)
+    misuse("nn.grouped_mlp: axis '{}' is given as `axis`, whose ranks hold other groups, and as `tensor`, whose ranks share each group: "
+           "give two axes, or leave one out",
+           *options.axis);
 }
 
 }  // namespace
 
-GroupedMlp::GroupedMlp(const GroupedMlpOptions& options) : activation_(options.activation), grouped_gemm_(options.grouped_gemm) {
+GroupedMlp::GroupedMlp(const GroupedMlpOptions& options)
+    : activation_(options.activation), grouped_gemm_(options.grouped_gemm), tensor_(options, "nn.grouped_mlp") {
   check_parts(options);
+  tensor_.check_enough(options.ffn, "inner columns", "nn.grouped_mlp");
   if (options.bias && options.grouped_gemm.value_or(false))
     misuse("nn.grouped_mlp: grouped_gemm adds no biases: set bias = false, or leave grouped_gemm out");
   up_ = make_group_affine("up.", options, options.hidden, columns_before(activation_, options.ffn), options.std);
   down_ = make_group_affine("down.", options, options.ffn, options.hidden, options.residual_std);
+  const auto halves = static_cast<size_t>(columns_before(activation_, options.ffn) / options.ffn);
+  tensor_.cut_rows(up_, std::vector<CutGroup>(halves, {options.ffn, 1}), 1);
+  tensor_.cut_columns(down_, {{options.ffn, 1}}, 1);
 }
 
 // Throws Misuse unless LibTorch's grouped GEMM takes such rows: it reads rows of matrices at multiples of 16 bytes.
@@ -186,18 +201,24 @@ void GroupedMlp::check_grouped_gemm(const at::Tensor& rows) const {
     misuse("nn.grouped_mlp: grouped_gemm takes float32, bfloat16 or float16, got {}: leave grouped_gemm out", describe(rows));
   const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
   const int64_t multiple = 16 / static_cast<int64_t>(rows.element_size());
-  if (hidden % multiple == 0 && ffn % multiple == 0) return;
+  if (are_multiples_of(multiple)) return;
+  const std::string of_ranks =
+      tensor_.is_cut() ? fmt::format(" on each of the {} ranks of axis '{}'", tensor_.ranks(), tensor_.name()) : "";
   misuse(
-      "nn.grouped_mlp: grouped_gemm takes hidden and ffn that are multiples of {} in {}, got hidden = {}, ffn = {}: change them, "
+      "nn.grouped_mlp: grouped_gemm takes hidden and ffn that are multiples of {} in {}{}, got hidden = {}, ffn = {}: change them, "
       "or leave grouped_gemm out",
-      multiple, dtype_name(rows.scalar_type()), hidden, ffn);
+      multiple, dtype_name(rows.scalar_type()), of_ranks, hidden, ffn);
+}
+
+bool GroupedMlp::are_multiples_of(int64_t multiple) const {
+  const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
+  return hidden % multiple == 0 && ffn % (multiple * tensor_.ranks()) == 0;
 }
 
 bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
   if (grouped_gemm_.value_or(false)) check_grouped_gemm(rows);
   if (rows.is_meta() || rows.size(0) == 0) return false;
-  const int64_t hidden = up_.weight->shape[2], ffn = down_.weight->shape[2];
-  const bool serves = rows.is_cuda() && rows.scalar_type() == at::kBFloat16 && !up_.bias && hidden % 8 == 0 && ffn % 8 == 0;
+  const bool serves = rows.is_cuda() && rows.scalar_type() == at::kBFloat16 && !up_.bias && are_multiples_of(8);
   return grouped_gemm_.value_or(serves);
 }
 
@@ -205,25 +226,29 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
   const int64_t groups = context.param(*up_.weight).size(0), hidden = up_.weight->shape[2];
   if (in[0].dim() != 2 || in[0].size(1) != hidden)
     misuse("'{}' takes rows [n, {}], got {}", up_.weight->name, hidden, describe(in[0]));
-  const at::Tensor rows = in_dtype_of(*up_.weight, in[0], context);
+  const at::Tensor rows = tensor_.enter(in_dtype_of(*up_.weight, in[0], context), context);
+  const std::vector<RowGroup> row_groups = divided(rows, in[1], groups);
+  const Affine down{down_.weight, tensor_.is_cut() ? nullptr : down_.bias};  // if cut, the biases are added to the sum
   variable_list parameters;
-  for (const auto& param : params()) parameters.push_back(context.param(*param));
-  GroupedMlpState state{activation_,
-                        up_.values(context),
-                        down_.values(context),
-                        AffineGradient(up_, context),
-                        AffineGradient(down_, context),
-                        row_groups(rows, in[1], groups),
-                        parameters.size(),
-                        {}};
-  if (uses_grouped_gemm(rows)) state.group_ends = ends_of(state.groups, rows.device());
-  return {GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state))};
+  for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
+  GroupedMlpState state{.activation = activation_,
+                        .up = up_.values(context),
+                        .down = down.values(context),
+                        .up_gradient = AffineGradient(up_, context),
+                        .down_gradient = AffineGradient(down, context),
+                        .groups = row_groups,
+                        .parameters = parameters.size()};
+  if (uses_grouped_gemm(rows)) state.group_ends = ends_of(row_groups, rows.device());
+  const at::Tensor out = GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state));
+  if (!tensor_.is_cut()) return {out};
+  return {add_group_bias(tensor_.leave(out, context), down_.bias, counts_of(row_groups), context)};
 }
 
 std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
   static const auto kSchema =
-      mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
-                      .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1)))
+      tensor_options(mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
+                                     .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1))),
+                     "the columns inside each MLP are cut")
           .optional("axis", &GroupedMlpOptions::axis, "mesh axis whose ranks hold groups / parts MLPs each")
           .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1))
           .optional("grouped_gemm", &GroupedMlpOptions::grouped_gemm, "one GEMM for the rows of all groups, without biases");

@@ -100,6 +100,9 @@ std::optional<TokenCut> read_token_cut(const Value& value, std::set<std::string>
           .optional("layout", &TokenCutOptions::layout, "\"balanced\" or \"contiguous\"", one_of({"balanced", "contiguous"}))
           .optional("fields", &TokenCutOptions::fields, "names of the batch fields with a number per token")
           .parse(value);
+  if (options.axis->names.size() > 1)
+    misuse("nn.layer.context: '{}' joins several axes, and tokens are cut along a single one: give an axis of the mesh",
+           options.axis->name);
   named.insert(options.axis->name);
   if (options.axis->size == 1) return {};
   return TokenCut{options.axis->name, options.layout == "balanced", options.fields};

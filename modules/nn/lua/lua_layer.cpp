@@ -17,6 +17,7 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   for (const std::string& name : read_axes("axes", options.axes)) add_axis(name);
   tensor_axes_ = read_axes("tensor_axes", options.tensor_axes);
   for (const std::string& name : tensor_axes_) add_axis(name);
+  std::string cutter = "its option 'context'";
   if (options.context) token_cut_ = read_token_cut(*options.context, named_axes_);
   if (token_cut_) add_axis(token_cut_->axis);
   for (const auto& list : {options.axes, options.tensor_axes}) {
@@ -33,9 +34,45 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
     for (const std::string& axis : layer->axes()) add_axis(axis);
     const LayerExtras& extras = extras_of(*layer);
     for (const std::string& axis : extras.tensor_axes()) tensor_axes_.push_back(axis);
-    if (const auto cut = extras.token_cut()) token_cut_ = cut;
+    take_token_cut(extras.token_cut(), fmt::format("the inner layer '{}'", name), cutter);
     layers_.emplace_back(name, layer);
   }
+}
+
+void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::string& of, std::string& cutter) {
+  if (!cut) return;
+  if (token_cut_ && *token_cut_ != *cut)
+    misuse("nn.layer: {} and {} cut the tokens of samples differently (along '{}' and '{}'): give both the same axis, layout and fields",
+           cutter, of, token_cut_->axis, cut->axis);
+  if (!token_cut_) cutter = of;
+  token_cut_ = cut;
+}
+
+std::vector<std::string> LuaLayer::batch_axes() const {
+  std::vector<std::string> all;
+  for (const auto& [name, layer] : layers_) {
+    for (const std::string& axis : extras_of(*std::as_const(layer)).batch_axes()) {
+      if (std::ranges::find(all, axis) == all.end()) all.push_back(axis);
+    }
+  }
+  return all;
+}
+
+std::vector<std::string> LuaLayer::gives_up() const {
+  std::vector<std::string> all;
+  for (const auto& [name, layer] : layers_) {
+    for (const std::string& sentence : extras_of(*std::as_const(layer)).gives_up()) all.push_back(sentence);
+  }
+  return all;
+}
+
+std::string LuaLayer::assumption() const {
+  std::vector<std::string> all;
+  for (const auto& [name, layer] : layers_) {
+    const std::string of_layer = extras_of(*std::as_const(layer)).assumption();
+    if (!of_layer.empty() && std::ranges::find(all, of_layer) == all.end()) all.push_back(of_layer);
+  }
+  return fmt::format("{}", fmt::join(all, "; "));
 }
 
 Params LuaLayer::params() const {

@@ -47,6 +47,9 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::string> axes() const override { return axes_; }
   std::vector<std::string> tensor_axes() const override { return tensor_axes_; }
   std::optional<TokenCut> token_cut() const override { return token_cut_; }
+  std::vector<std::string> batch_axes() const override;
+  std::vector<std::string> gives_up() const override;
+  std::string assumption() const override;
   void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   std::string kind() const override { return kind_; }
@@ -54,6 +57,8 @@ class LuaLayer final : public Layer, public LayerExtras {
   Stats report(const Stats& sums) const override;
 
  private:
+  // Takes the cut of tokens that `of` states. `cutter`: what stated the one that is known. Throws Misuse if they differ.
+  void take_token_cut(const std::optional<TokenCut>& cut, const std::string& of, std::string& cutter);
   void fill_self(lua_State* L, int self, const std::shared_ptr<LuaContext>& context) const;
   void end_self(lua_State* L, int self) const;
   Counts inner_count(const std::function<at::Tensor(const std::string&)>& batch) const;

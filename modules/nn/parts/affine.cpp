@@ -123,6 +123,36 @@ struct BiasFunction : torch::autograd::Function<BiasFunction> {
   }
 };
 
+struct GroupBiasState {
+  Context* context;
+  Context::SinkFn sink;
+  std::vector<int64_t> counts;
+};
+
+struct GroupBiasFunction : torch::autograd::Function<GroupBiasFunction> {
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const at::Tensor& bias, GroupBiasState state) {
+    const at::Tensor out = at::empty_like(x);
+    const std::vector<at::Tensor> rows = x.split_with_sizes(state.counts);
+    std::vector<at::Tensor> to = out.split_with_sizes(state.counts);
+    for (size_t group = 0; group < to.size(); ++group)
+      at::add_out(to[group], rows[group], bias.select(0, static_cast<int64_t>(group)));
+    keep(node, std::move(state));
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* node, variable_list grads) {
+    const auto& state = kept<GroupBiasState>(node);
+    state.context->defer([sink = state.sink, counts = state.counts, dy = grads[0]] {
+      const at::NoGradGuard no_grad;
+      const Context::Sink biases = sink();
+      const std::vector<at::Tensor> rows = dy.split_with_sizes(counts);
+      for (size_t group = 0; group < rows.size(); ++group)
+        add_column_sums(slice_of(biases, static_cast<int64_t>(group)), rows[group]);
+    });
+    return {grads[0], {}, {}};
+  }
+};
+
 }  // namespace
 
 AffineGradient::AffineGradient(const Affine& affine, Context& context)
@@ -199,6 +229,13 @@ at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Con
   const at::Tensor more = residual.defined() ? residual.to(x.scalar_type()) : residual;
   if (!bias) return more.defined() ? x + more : x;
   return BiasFunction::apply(x, context.param(*bias), maybe(more), BiasState{&context, context.grad_sink(*bias), more.defined()});
+}
+
+at::Tensor add_group_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, std::vector<int64_t> counts,
+                          Context& context) {
+  if (!bias) return x;
+  return GroupBiasFunction::apply(x, context.param(*bias),
+                                  GroupBiasState{&context, context.grad_sink(*bias), std::move(counts)});
 }
 
 }  // namespace zt::nn

@@ -74,13 +74,13 @@ void TensorAxis::cut(Param& param, int dim, const std::vector<CutGroup>& groups)
   param.placements.push_back({name_, Placement::sharded, dim, ranks_, groups});
 }
 
-void TensorAxis::cut_rows(const Affine& affine, const std::vector<CutGroup>& groups) const {
+void TensorAxis::cut_rows(const Affine& affine, const std::vector<CutGroup>& groups, int dim) const {
   if (!is_cut()) return;
-  for (const auto& param : affine.params()) cut(*param, 0, groups);
+  for (const auto& param : affine.params()) cut(*param, dim, groups);
 }
 
-void TensorAxis::cut_columns(const Affine& affine, const std::vector<CutGroup>& groups) const {
-  if (is_cut()) cut(*affine.weight, 1, groups);
+void TensorAxis::cut_columns(const Affine& affine, const std::vector<CutGroup>& groups, int dim) const {
+  if (is_cut()) cut(*affine.weight, dim + 1, groups);
 }
 
 void TensorAxis::sum(const Params& params) const {

@@ -56,17 +56,22 @@ class FieldCheck : RankCheck {
     say("{} has no buffers that change after a step, or they are frozen: remove it", subject_.position(action_.target));
   }
 
-  // A layer must sum over the batch along all axes whose ranks have other samples.
+  // A layer must sum over the batch along all axes whose ranks have other samples, or other tokens of the same ones.
   void check_batch_axes() {
     if (action_.kind != Kinds::get().count) return;
-    std::vector<std::string> wanted;
-    for (const std::string& axis : action_.sample_axes()) {
-      if (subject_.mesh.has(axis) && subject_.mesh.size(axis) > 1) wanted.push_back(axis);
-    }
+    const auto is_real = [&](const std::string& axis) { return subject_.mesh.has(axis) && subject_.mesh.size(axis) > 1; };
+    std::vector<std::string> wanted = action_.sample_axes();
+    std::erase_if(wanted, [&](const std::string& axis) { return !is_real(axis); });
+    const auto& tokens = subject_.model.tokens;
     for (size_t p = 0; p < subject_.model.positions.size(); ++p) {
       const auto& known = subject_.model.positions[p].batch_axes;
       const auto is_known = [&](const std::string& axis) { return std::ranges::find(known, axis) != known.end(); };
-      if (known.empty() || std::ranges::all_of(wanted, is_known)) continue;
+      if (known.empty()) continue;
+      if (tokens && is_real(tokens->axis) && !is_known(tokens->axis))
+        say("the layer at {} sums over the batch along {}, but ranks along '{}' have other tokens of the same samples: tell it how "
+            "tokens are cut, by its option `context`",
+            subject_.position(static_cast<int>(p)), joined(known), tokens->axis);
+      if (std::ranges::all_of(wanted, is_known)) continue;
       say("the layer at {} sums over the batch along {}, but ranks along {} have other samples: give it batch_axes = {{\"{}\"}}",
           subject_.position(static_cast<int>(p)), joined(known), joined(wanted), fmt::join(wanted, "\", \""));
     }

@@ -134,10 +134,12 @@ class GradientCheck : RankCheck {
           "axis named 'pp' is known to be such a one: name the pipeline's axis pp in the mesh, and join it with no other",
           axis, fmt::join(reduced_axes_, "', '"));
     } else if (subject_.model.is_inner(axis)) {
+      const auto& tokens = subject_.model.tokens;
+      const char* other = tokens && tokens->axis == axis ? "tokens" : "heads or tokens";
       say(step,
-          "the gradient of {} was not summed over '{}', along which ranks see other tokens of the same samples: apply zero.shard, which "
+          "the gradient of {} was not summed over '{}', along which ranks see other {} of the same samples: apply zero.shard, which "
           "sums over it besides its own axis",
-          subject_.unit(unit), axis);
+          subject_.unit(unit), axis, other);
     } else if (!axis.empty()) {
       std::vector<std::string> data = data_axes(subject_, unit);
       if (data.empty()) data = {axis};

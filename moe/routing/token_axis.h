@@ -1,0 +1,46 @@
+// The tokens of samples that a rank has: all, or some of them if a mesh axis cuts the tokens (context parallelism).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "zt/base/options.h"
+#include "zt/comm/mesh.h"
+#include "zt/model/layer.h"
+
+namespace zt::moe {
+
+enum class TokenLayout : uint8_t { balanced, contiguous };
+constexpr auto words_of(TokenLayout) {
+  return std::array{"balanced", "contiguous"};
+}
+
+// The option `context` of a router: how the model's layers cut the tokens of samples.
+struct TokenAxisOptions {
+  std::shared_ptr<Axis> axis;
+  TokenLayout layout = TokenLayout::balanced;
+  std::vector<std::string> fields = TokenCut{}.fields;
+};
+const Schema<TokenAxisOptions>& schema_of(const TokenAxisOptions&);
+
+// Returns what LayerExtras::token_cut returns: nothing without options, or for an axis of one rank. Throws Misuse for a joined
+// axis.
+std::optional<TokenCut> token_cut_of(const std::optional<TokenAxisOptions>& options);
+
+// Returns whether this rank has some tokens of each sample only.
+bool has_cut_tokens(Context& context);
+// Returns where the rank's tokens are in a sample, in ascending ranges, of which the rank has `tokens` in total. Throws Misuse if
+// tokens are cut and the rank has another number of them.
+std::vector<Share> token_places(int64_t tokens, Context& context);
+
+// Sums numbers in host memory over the ranks along an axis, in place, and notes the bytes that are sent. On device meta it only
+// notes them.
+void sum_along(const std::string& axis, const at::Tensor& sums, Context& context);
+
+}  // namespace zt::moe

@@ -1,0 +1,141 @@
+-- Tests experts beside cut matrices and cut tokens: the axes tp and cp, with ep, dp and stages, beside the same model on one rank.
+-- Also runs on two and four ranks, and on eight threads.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local one_rank = require "support.one_rank"
+local comm, moe, nn = require "zt.comm", require "zt.moe", require "zt.nn"
+local optim, pipe, zero = require "zt.optim", require "zt.pipe", require "zt.zero"
+
+local ranks = zt.world.size
+local SAMPLES, TOKENS, VOCAB, HIDDEN, EXPERTS = 4, 11, 17, 16, 4
+
+-- The sizes of axes, without those of one rank.
+local SIZES = {
+  [1] = {{}},
+  [2] = {{tp = 2}, {cp = 2}},
+  [4] = {{ep = 2, tp = 2}, {ep = 2, cp = 2}, {cp = 2, tp = 2}, {dp = 2, tp = 2}, {tp = 4}, {pp = 2, tp = 2}, {pp = 2, cp = 2}},
+  [6] = {{ep = 2, tp = 3}, {ep = 2, cp = 3}},
+  [8] = {{ep = 2, cp = 2, tp = 2}, {dp = 2, ep = 2, tp = 2}},
+}
+local meshes = {}
+for number, sizes in ipairs(SIZES[ranks]) do
+  local all = {dp = 1, ep = 1, cp = 1, tp = 1, pp = 1, order = {"pp", "dp", "ep", "cp", "tp"}}
+  for name, size in pairs(sizes) do all[name] = size end
+  if number % 2 == 0 then all.order = {"tp", "ep", "cp", "dp", "pp"} end
+  meshes[number] = comm.mesh(all)
+end
+
+-- All that routers and experts may have. `mask` and `routes` say which fields a batch has.
+local PER_BATCH = {balance = 0.1, per = "batch", z = 0.02}
+local MODELS = {
+  {family = "gpt2", heads = 4, moe = {ffn = 13, shared = {ffn = 7, gate = true},
+                                      router = {losses = {balance = 0.1, z = 0.01}, noise = "jitter"}}},
+  {family = "llama", heads = 4, kv_heads = 2, moe = {ffn = 9, residual = {ffn = 5}, bias = true,
+                                                     router = {score = "sigmoid", normalise = "selected", bias = true,
+                                                               bias_rate = 0.01, losses = PER_BATCH}},
+   run = {dispatcher = "all_gather"}, per_batch = true},
+  {family = "gpt2", heads = 4, dropout = 0.1, mask = true,
+   moe = {ffn = 8, blocks = {1}, activation = "relu", router = {noise = "gumbel_second", losses = {balance = 0.3, z = 0.1,
+                                                                                                  of = "first"}}}},
+  {family = "llama", heads = 4, moe = {ffn = 6, router = {noise = "noisy_top_k", softmax_after = true}}},
+  {family = "llama", heads = 4, mask = true, moe = {ffn = 7, top_k = 1, router = {noise = "gumbel", losses = PER_BATCH}},
+   per_batch = true},
+  {family = "gpt2", heads = 4, moe = {ffn = 10, router = {routes = "balanced"}}},
+  {family = "gpt2", heads = 4, routes = true, moe = {ffn = 5, router = {routes = "routes", losses = {balance = 0.2}}}},
+}
+
+-- The global batch, or the part of a rank with other samples. All labels of the first tokens are ignored. With `mask`, the tokens
+-- of samples count in other numbers, and one sample has none.
+local function batch(step, data, options)
+  local generator = zt.generator(step)
+  local function drawn(count, shape) return zt.randint(count, shape, {generator = generator, dtype = "int64"}) end
+  local fields = {tokens = drawn(VOCAB, {SAMPLES, TOKENS}), labels = drawn(VOCAB, {SAMPLES, TOKENS})}
+  fields.labels:narrow(1, 0, 2):fill_(-100)
+  if options.mask then
+    fields.loss_mask = drawn(3, {SAMPLES, TOKENS}):gt(0):to "float32"
+    fields.loss_mask:narrow(0, 1, 1):fill_(0)
+  end
+  if options.routes then
+    local first = drawn(EXPERTS, {SAMPLES, TOKENS, 1})
+    fields.routes = zt.cat({first, (first + 1 + drawn(EXPERTS - 1, {SAMPLES, TOKENS, 1})):remainder(EXPERTS)}, 2)
+  end
+  if not data then return fields end
+  local count = SAMPLES / data.size
+  for name, field in pairs(fields) do fields[name] = field:narrow(0, data.rank * count, count):contiguous() end
+  return fields
+end
+
+local function copied(value)
+  if type(value) ~= "table" then return value end
+  local copy = {}
+  for key, inner in pairs(value) do copy[key] = copied(inner) end
+  return copy
+end
+
+local FIELDS = {"tokens", "labels", "positions", "segments", "loss_mask", "routes"}
+
+-- Returns a model, on one rank or cut over the axes of a mesh.
+local function model_of(options, mesh, how)
+  local given = {layers = 2, hidden = HIDDEN, vocab = VOCAB, seq = TOKENS, seed = 3, std = 0.3, family = options.family,
+                 heads = options.heads, kv_heads = options.kv_heads, dropout = options.dropout, moe = copied(options.moe)}
+  given.moe.experts, given.moe.std = EXPERTS, 0.5
+  if options.per_batch then given.moe.router.batch_axes = mesh and {"dp", "ep"} or nil end
+  if options.per_batch and not mesh then given.moe.router.losses.per = "micro_batch" end -- the whole batch
+  local run = copied(options.run) or {}
+  if mesh then
+    run.axis, run.tensor, run.sequence_parallel = mesh.ep, mesh.tp, how.sequence_parallel
+    run.context = {axis = mesh.cp, layout = how.layout, fields = FIELDS, method = how.method}
+  end
+  return moe.gpt(given, run)
+end
+
+local function program_of(options, mesh, how)
+  local program = zt.program(model_of(options, mesh, how), {precision = how.precision or "fp64"})
+  if mesh and mesh.pp.size > 1 then program = program:apply(pipe.split{axis = mesh.pp}) end
+  if mesh then program = program:apply(zero.shard{axis = mesh:join{"dp", "ep"}, stage = how.stage}) end
+  return how.recompute and program:apply(zt.recompute{}) or program
+end
+
+-- Returns the numbers of one_rank.run, the trainer, and the statistics of a further step.
+local function train(options, mesh, how)
+  how = how or {}
+  local trainer = zt.trainer(program_of(options, mesh, how), {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
+  local data = mesh and mesh:join{"dp", "ep"} or nil
+  local results = one_rank.run(trainer, function(step) return batch(step, data, options) end)
+  return results, trainer, trainer:step(batch(11, data, options)).stats
+end
+
+-- Fails unless a run has the statistics of routers that one rank has.
+local function assert_same_stats(stats, wanted, what)
+  for name, number in pairs(wanted) do
+    local values, others = type(number) == "table" and number or {number}, stats[name]
+    if type(others) ~= "table" then others = {others} end
+    for i, value in ipairs(name:find "seconds" and {} or values) do
+      lu.assertAlmostEquals(others[i], value, 1e-10 * (1 + math.abs(value)), what .. ": " .. name)
+    end
+  end
+end
+
+local TestMoeCut = {}
+
+function TestMoeCut:test_trains_as_one_rank()
+  for index, options in ipairs(MODELS) do
+    local wanted, alone, wanted_stats = train(options)
+    for number, mesh in ipairs(meshes) do
+      for _, sequence_parallel in ipairs(mesh.tp.size > 1 and {false, true} or {false}) do
+        local stage = (index + number + (sequence_parallel and 2 or 0)) % 4
+        if mesh.pp.size == 1 or not options.dropout then
+          local how = {stage = stage, sequence_parallel = sequence_parallel, recompute = stage == 2,
+                       layout = index % 2 == 0 and "contiguous" or "balanced", method = index % 3 == 0 and "gather" or "ring"}
+          local what = ("model %d, mesh %d, stage %d%s"):format(index, number, stage, sequence_parallel and ", sequence" or "")
+          local results, trainer, stats = train(options, mesh, how)
+          one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
+          assert_same_stats(stats, wanted_stats, what)
+        end
+      end
+    end
+  end
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestMoeCut", TestMoeCut}})
