@@ -92,8 +92,8 @@ class DispatchLayer final : public TokenExchange {
     const std::vector<std::string> same = extras_of(*sources[0]).tensor_axes();
     if (std::ranges::find(same, options().axis) == same.end()) return;
     misuse(
-        "it shares the experts over the ranks of axis '{}', and a {} layer shares its matrices over the same ranks, which so have the "
-        "same tokens: give the experts another axis, and cut each of them over '{}' by moe.layers{{tensor = axis}}",
+        "it shares the experts over the ranks of axis '{}', and the layer that it reads ({}) shares its matrices over the same ranks, "
+        "which so have the same tokens: give the experts another axis, and cut each of them over '{}' by moe.layers{{tensor = axis}}",
         options().axis, sources[0]->kind(), options().axis);
   }
   // Returns a sentence about the rows that plans assume; empty for one rank without capacity.

@@ -87,7 +87,7 @@ class ScriptSelection final : public Selection {
                         [&] {
                           const at::Tensor own = scores.view({candidates.samples, candidates.tokens, -1}).clone();
                           const at::Tensor experts = call(own).cpu().contiguous();
-                          check_routes(experts, candidates, "the experts that it returns");
+                          check_routes(experts, candidates.sizes(), "the experts that it returns");
                           return experts.view({-1, candidates.routes}).clone();
                         });
   }

@@ -75,15 +75,19 @@ class Router final : public Layer, public LayerExtras {
     return options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch ? axes() : std::vector<std::string>();
   }
   std::optional<TokenCut> token_cut() const override { return cut_; }
+  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode) const override {
+    selection_->check_batch(options_, batch);
+  }
   // Without `context` the router does not know of cut tokens.
   void check_sources(const std::vector<const Layer*>& sources) const override {
     const auto cut = extras_of(*sources[0]).token_cut();
     if (!cut || cut_) return;
-    options_.check_cut_tokens(fmt::format("along '{}' by a {} layer", cut->axis, sources[0]->kind()));
+    options_.check_cut_tokens(fmt::format("along '{}' by the layer that it reads ({})", cut->axis, sources[0]->kind()));
     if (options_.has_losses())
-      misuse("its losses need sums over all tokens of a sample, and a {} layer cuts them along '{}': give moe.router, moe.layers or "
-             "moe.gpt the same `context`",
-             sources[0]->kind(), cut->axis);
+      misuse(
+          "its losses need sums over all tokens of a sample, and the layer that it reads ({}) cuts them along '{}': give moe.router, "
+          "moe.layers or moe.gpt the same `context`",
+          sources[0]->kind(), cut->axis);
   }
   std::vector<LayerBuffer> buffers() const override {
     return options_.has_bias ? std::vector<LayerBuffer>{{"bias", at::zeros({options_.experts}, at::kFloat)}}

@@ -89,11 +89,18 @@ class RecordedSelection final : public Selection {
   std::string kind() const override { return "recorded"; }
   at::Tensor select(const Candidates& candidates, Context& context) const override {
     const at::Tensor experts = context.batch(field_).cpu();
-    check_routes(experts, candidates, fmt::format("the recorded routes '{}'", field_));
+    check_routes(experts, candidates.sizes(), name());
     return experts.reshape({-1, candidates.routes}).clone();
+  }
+  void check_batch(const RouterOptions& options, const std::function<at::Tensor(const std::string&)>& batch) const override {
+    const at::Tensor experts = batch(field_);
+    if (!experts.defined() || experts.is_meta() || experts.dim() != 3) return;  // `select` refuses these, alike on all ranks
+    check_routes(experts.cpu(), {experts.size(0), experts.size(1), options.top_k, options.experts}, name());
   }
 
  private:
+  std::string name() const { return fmt::format("the recorded routes '{}'", field_); }
+
   std::string field_;
 };
 
@@ -130,12 +137,12 @@ std::shared_ptr<const Selection> make_selection(const RouterOptions& options) {
   return std::make_shared<TopKSelection>(options);
 }
 
-void check_routes(const at::Tensor& experts, const Candidates& candidates, const std::string& name) {
-  const std::array sizes{candidates.samples, candidates.tokens, candidates.routes};
+void check_routes(const at::Tensor& experts, const RouteSizes& wanted, const std::string& name) {
+  const std::array sizes{wanted.samples, wanted.tokens, wanted.routes};
   if (experts.scalar_type() != at::kLong || experts.sizes() != at::IntArrayRef(sizes))
     misuse("{} must be int64 [{}], got {}", name, fmt::join(sizes, ", "), describe(experts));
-  if (experts.numel() > 0 && (experts.min().item<int64_t>() < -1 || experts.max().item<int64_t>() >= candidates.experts()))
-    misuse("{} name experts outside of 0 to {}", name, candidates.experts() - 1);
+  if (experts.numel() > 0 && (experts.min().item<int64_t>() < -1 || experts.max().item<int64_t>() >= wanted.experts))
+    misuse("{} name experts outside of 0 to {}", name, wanted.experts - 1);
   check_distinct(experts.contiguous(), name);
 }
 

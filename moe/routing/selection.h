@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -13,6 +14,11 @@
 
 namespace zt::moe {
 
+// The sizes of a choice: `routes` of `experts` experts for each token.
+struct RouteSizes {
+  int64_t samples, tokens, routes, experts;
+};
+
 // The values by which experts are chosen.
 struct Candidates {
   const at::Tensor& logits;   // [samples * tokens, experts], with a graph, on the layer's device
@@ -21,6 +27,7 @@ struct Candidates {
   int64_t samples, tokens;    // tokens of a sample
   int64_t routes;             // of a token
   int64_t experts() const { return scores.size(1); }
+  RouteSizes sizes() const { return {samples, tokens, routes, experts()}; }
 };
 
 // Chooses experts. Several routers and threads may share one.
@@ -35,6 +42,8 @@ class Selection {
   // which samples are in the same micro-batch. Is not called in a recompute, which uses the experts of the first forward, nor in
   // plans.
   virtual at::Tensor select(const Candidates& candidates, Context& context) const = 0;
+  // Throws Misuse if it cannot take fields of a micro-batch, as LayerExtras::check_batch.
+  virtual void check_batch(const RouterOptions& /*options*/, const std::function<at::Tensor(const std::string&)>& /*batch*/) const {}
   // Returns whether no expert gets more tokens than the capacity allows, so that none have to be dropped.
   virtual bool fits_capacity() const { return false; }
 };
@@ -44,7 +53,7 @@ std::shared_ptr<const Selection> make_selection(const RouterOptions& options);
 
 // Throws Misuse unless `experts` is int64 [samples, tokens, routes], in host memory, with experts or -1, and no expert twice
 // for a token. `name` begins the message: "the recorded routes 'routes'".
-void check_routes(const at::Tensor& experts, const Candidates& candidates, const std::string& name);
+void check_routes(const at::Tensor& experts, const RouteSizes& sizes, const std::string& name);
 
 }  // namespace zt::moe
 

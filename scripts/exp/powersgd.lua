@@ -6,7 +6,7 @@
 --
 -- On two ranks the final losses are 0.62 in Lua, 0.70 in C++ (0.60 to 0.63 with the seeds 1 to 5) and 0.60 with whole gradients.
 -- The entropy of the data is 0.65; guessing gives ln 32 = 3.47. The buffers are saved with checkpoints: --folder DIR continues a
--- run that was killed, bit for bit.
+-- run that was killed, bit for bit. With --tp 2, pairs of ranks share the matrices, and each sends thin matrices of its part.
 local zt = require "zt"
 local ckpt, comm, nn = require "zt.ckpt", require "zt.comm", require "zt.nn"
 local optim, zero = require "zt.optim", require "zt.zero"
@@ -14,19 +14,20 @@ local optim, zero = require "zt.optim", require "zt.zero"
 local o = zt.cli{name = "powersgd", about = "Gradients of low rank.", options = {
   {"steps", 200, "optimizer steps", at_least = 1}, {"stage", 1, "ZeRO stage", between = {0, 2}},
   {"rank", 2, "columns of the thin matrices", at_least = 1},
+  {"tp", 1, "ranks that share each matrix", at_least = 1},
   {"folder", "", "of checkpoints, from which a run continues; empty: none"},
   {"save_every", 50, "steps between two of them", at_least = 1},
 }}
 local VOCAB, SEQ, SIZE, NOISE = 32, 32, {16, 33}, 0.1
-local mesh = comm.mesh{dp = -1}
+local mesh = comm.mesh{dp = -1, tp = o.tp}
 
--- Calls visit(param, rows, columns, place of its Q) for matrices that become smaller, and visit(param) for other parameters.
--- Returns the number of elements of all Q.
+-- Calls visit(param, rows, columns, place of its Q) for matrices that become smaller, and visit(param) for other parameters: of
+-- each, what this rank holds. Returns the number of elements of all Q.
 local function each_part(params, visit)
   local place = 0
   for _, param in ipairs(params) do
-    local rows, columns = param.shape[1], param.shape[2]
-    if #param.shape == 2 and o.rank * (rows + columns) < rows * columns then
+    local rows, columns = param.local_shape[1], param.local_shape[2]
+    if #param.local_shape == 2 and o.rank * (rows + columns) < rows * columns then
       visit(param, rows, columns, place)
       place = place + o.rank * columns
     else
@@ -43,9 +44,11 @@ local function thin_shape(unit, info)
   for index, param in ipairs(unit.params) do params[index] = info.params[param + 1] end
   return {each_part(params, function() end)}
 end
+local residence = o.tp > 1 and "local" or "whole" -- of the thin matrices; the ranks along tp have others
 local buffers = {
   zt.buffer{name = "unsent", residence = "own"}, zt.buffer{name = "unsent_next", residence = "own"},
-  zt.buffer{name = "thin", shape = thin_shape}, zt.buffer{name = "thin_next", shape = thin_shape},
+  zt.buffer{name = "thin", shape = thin_shape, residence = residence},
+  zt.buffer{name = "thin_next", shape = thin_shape, residence = residence},
 }
 
 local function orthonormal(matrix) -- by Gram and Schmidt
@@ -68,7 +71,7 @@ local function start(ctx)
   local sum = own:clone()
   each_part(unit.params, function(param, rows, columns, place)
     local numel = 1
-    for _, size in ipairs(param.shape) do numel = numel * size end
+    for _, size in ipairs(param.local_shape) do numel = numel * size end
     local kept, all = own:narrow(0, param.offset, numel), sum:narrow(0, param.offset, numel)
     if not rows then
       mesh.dp:all_reduce(all)
@@ -94,7 +97,7 @@ local keep = zt.action{name = "KEEP_UNSENT_IN_LUA", role = "update", buffers = b
   ctx.buffer.thin:copy_(ctx.buffer.thin_next)
 end}
 local low_rank = zt.pass{
-  name = "low_rank", phase = "reduction", mesh = mesh, buffers = buffers, differs_along = {},
+  name = "low_rank", phase = "reduction", mesh = mesh, buffers = buffers, differs_along = {"tp"},
   actions = {zt.action{replaces = "REDUCE_GRAD", buffers = buffers, start = start}, keep},
   apply = function(program, info)
     for _, unit in ipairs(program.mode == "train" and info.units or {}) do
@@ -104,7 +107,8 @@ local low_rank = zt.pass{
   end,
 }
 
-local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = VOCAB, seq = SEQ, family = "llama", seed = 1}
+local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = VOCAB, seq = SEQ, family = "llama", seed = 1,
+                     tensor = mesh.tp}
 local function trainer_of(pass)
   local program = zt.program(model):apply(zero.shard{stage = o.stage, axis = mesh.dp})
   return zt.trainer(pass and program:apply(pass) or program, {optimizer = optim.adamw{lr = 1e-2, weight_decay = 0.1}, clip = 1})
@@ -113,7 +117,7 @@ local objects = {lua = trainer_of(low_rank), whole = trainer_of()}
 objects.cpp = trainer_of(zero.compress{kind = "powersgd", rank = o.rank})
 -- Each token is the one before it plus 1, but for some noise.
 local function batch(step)
-  local draw = zt.generator(1000 * step + zt.world.rank)
+  local draw = zt.generator(1000 * step + mesh.dp.rank)
   local noise = zt.rand(SIZE, {generator = draw}):lt(NOISE) * zt.randint(VOCAB, SIZE, {generator = draw})
   local all = (noise + 1):cumsum(1):remainder(VOCAB):to "int64"
   return {tokens = all:narrow(1, 0, SEQ):contiguous(), labels = all:narrow(1, 1, SEQ):contiguous()}

@@ -85,7 +85,7 @@ TEST(Selection, IsBoundByTheCapacityUnlessItFits) {
 TEST(Selection, OfRoutesIsChecked) {
   const at::Tensor scores = at::zeros({8, 4}), counted;
   const Candidates candidates{scores, scores, counted, 2, 4, 2};
-  const auto check = [&](const at::Tensor& experts) { check_routes(experts, candidates, "these"); };
+  const auto check = [&](const at::Tensor& experts) { check_routes(experts, candidates.sizes(), "these"); };
   check(at::full({2, 4, 2}, -1, at::kLong));
   check(at::tensor({3, 0}, at::kLong).expand({2, 4, 2}));
   EXPECT_THROW(check(at::full({2, 4, 2}, 3, at::kLong)), Misuse);

@@ -56,7 +56,9 @@ local function batch(step, data, options)
     fields.loss_mask = drawn(3, {SAMPLES, TOKENS}):gt(0):to "float32"
     fields.loss_mask:narrow(0, 1, 1):fill_(0)
   end
-  if options.routes then
+  if options.routes == "two experts" then
+    fields.routes = zt.arange(2):view({1, 1, 2}):expand({SAMPLES, TOKENS, 2}):to "int64":contiguous()
+  elseif options.routes then
     local first = drawn(EXPERTS, {SAMPLES, TOKENS, 1})
     fields.routes = zt.cat({first, (first + 1 + drawn(EXPERTS - 1, {SAMPLES, TOKENS, 1})):remainder(EXPERTS)}, 2)
   end
@@ -123,18 +125,115 @@ function TestMoeCut:test_trains_as_one_rank()
   for index, options in ipairs(MODELS) do
     local wanted, alone, wanted_stats = train(options)
     for number, mesh in ipairs(meshes) do
-      for _, sequence_parallel in ipairs(mesh.tp.size > 1 and {false, true} or {false}) do
-        local stage = (index + number + (sequence_parallel and 2 or 0)) % 4
-        if mesh.pp.size == 1 or not options.dropout then
-          local how = {stage = stage, sequence_parallel = sequence_parallel, recompute = stage == 2,
-                       layout = index % 2 == 0 and "contiguous" or "balanced", method = index % 3 == 0 and "gather" or "ring"}
-          local what = ("model %d, mesh %d, stage %d%s"):format(index, number, stage, sequence_parallel and ", sequence" or "")
-          local results, trainer, stats = train(options, mesh, how)
-          one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
-          assert_same_stats(stats, wanted_stats, what)
-        end
+      local stage, sequence_parallel = (index + number) % 4, mesh.tp.size > 1 and (2 * index + number) % 4 < 2
+      local how = {stage = stage, sequence_parallel = sequence_parallel or nil, recompute = stage == 2,
+                   layout = index % 2 == 0 and "contiguous" or "balanced", method = index % 3 == 0 and "gather" or "ring"}
+      local what = ("model %d, mesh %d, stage %d%s"):format(index, number, stage, sequence_parallel and ", sequence" or "")
+      local results, trainer, stats = train(options, mesh, how)
+      one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
+      assert_same_stats(stats, wanted_stats, what)
+    end
+  end
+end
+
+-- The experts of some ranks get no token.
+function TestMoeCut:test_experts_without_tokens()
+  local options = {family = "gpt2", heads = 4, routes = "two experts", moe = {ffn = 5, router = {routes = "routes"}}}
+  local wanted, alone = train(options)
+  for number, mesh in ipairs(meshes) do
+    for _, dispatcher in ipairs{"all_to_all", "all_gather"} do
+      options.run = {dispatcher = dispatcher}
+      local results, trainer = train(options, mesh, {stage = number % 4})
+      one_rank.assert_trains_alike(results, trainer, wanted, alone, ("mesh %d, %s"):format(number, dispatcher))
+    end
+  end
+end
+
+function TestMoeCut:test_stages_and_recompute_have_the_same_bits()
+  for _, options in ipairs{MODELS[1], MODELS[4]} do
+    one_rank.assert_same_bits_of_stages(function(how) return (train(options, meshes[1], how)) end)
+  end
+end
+
+-- While one micro-batch sends tokens, another one sums over tp and cp.
+function TestMoeCut:test_pairs_of_micro_batches_have_the_same_bits()
+  local function losses(overlap, pass)
+    local options = copied(MODELS[1])
+    options.run = {overlap = overlap}
+    local program = zt.program(model_of(options, meshes[1], {}), {precision = "fp32", micro_batches = 2})
+    if pass then program = program:apply(pass) end
+    local data = meshes[1]:join{"dp", "ep"}
+    local trainer = zt.trainer(program:apply(zero.shard{axis = data, stage = 1, reduce_every = "step"}),
+                               {optimizer = optim.adamw{lr = 0.01}})
+    return one_rank.run(trainer, function(step) return batch(step, data, options) end)
+  end
+  lu.assertEquals(losses(true, zt.pair_micro_batches()), losses(false))
+end
+
+-- The ranks of cp may share the experts, too: each has other tokens.
+function TestMoeCut:test_experts_over_the_axis_of_tokens()
+  local options = MODELS[1]
+  local wanted = train(options)
+  for number, mesh in ipairs(meshes) do
+    if mesh.cp.size > 1 and EXPERTS % mesh.cp.size == 0 and mesh.ep.size == 1 then
+      options = copied(MODELS[1])
+      options.run = {axis = mesh.cp}
+      local model = model_of(options, {ep = mesh.cp, tp = mesh.tp, cp = mesh.cp}, {})
+      local program = zt.program(model, {precision = "fp64"}):apply(zero.shard{axis = mesh.dp, stage = number % 4})
+      if mesh.pp.size == 1 then
+        local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5})
+        one_rank.assert_close(one_rank.run(trainer, function(step) return batch(step, mesh.dp, options) end), wanted,
+                              "mesh " .. number)
       end
     end
+  end
+end
+
+local function size_of(axis) return axis and axis.size or 1 end
+
+-- Returns the bytes that a rank sends in sums of n numbers over an axis: twice all but one share.
+local function sum_bytes(n, axis, bytes_per_number) return math.floor(2 * n * bytes_per_number * (axis.size - 1) / axis.size) end
+
+function TestMoeCut:test_planned_bytes_are_those_sent()
+  local mesh = meshes[1]
+  local options = {family = "llama", heads = 4, moe = {ffn = 8, blocks = {1}, shared = {ffn = 6},
+                                                       router = {routes = "balanced", losses = {balance = 0.1}}}}
+  local data = mesh:join{"dp", "ep"}
+  local trainer = zt.trainer(program_of(options, mesh, {stage = 1, precision = "fp32"}), {optimizer = optim.sgd{lr = 0.1}})
+  local fields = batch(1, data, options)
+  local measured = trainer:costs(fields, {steps = 1}).measured
+  local rows = SAMPLES / data.size * TOKENS / size_of(mesh.cp)
+  local function sent_of(layer) return measured["F blocks.1." .. layer].sent_bytes end
+  if mesh.cp.size == 1 then
+    lu.assertEquals(sent_of "experts", sum_bytes(2 * rows * HIDDEN, mesh.tp, 4)) -- two routes per token
+    lu.assertEquals(measured["B blocks.1.experts"].sent_bytes, sum_bytes(2 * rows * HIDDEN, mesh.tp, 4))
+    lu.assertEquals(sent_of "shared", sum_bytes(rows * HIDDEN, mesh.tp, 4))
+    local planned = trainer:plan(fields)[1].sent
+    lu.assertEquals(planned.grouped_mlp or 0, 2 * sent_of "experts")
+  end
+  lu.assertEquals(sent_of "router", sum_bytes(SAMPLES / data.size * (EXPERTS + 1), mesh.cp, 8))
+end
+
+-- Index tensors of the router and small temporaries are not planned. Only the experts are cut over tp. Threads share the measured
+-- memory of their process.
+function TestMoeCut:test_planned_memory_is_that_measured()
+  if ranks > 4 then return end
+  for _, bias in ipairs{true, false} do
+    local mesh, hidden, seq, samples = meshes[1], 128, 64, 4
+    local context = {axis = mesh.cp}
+    local model = nn.gpt{layers = 2, hidden = hidden, heads = 4, vocab = VOCAB, seq = seq, context = context, mlp = function(i)
+      return i == 1 and moe.layers{experts = 4, hidden = hidden, ffn = 66, bias = bias, shared = {ffn = 34}, axis = mesh.ep,
+                                   tensor = mesh.tp, context = context,
+                                   router = {routes = "balanced", losses = {balance = 0.1}}} or nil
+    end}
+    local data = mesh:join{"dp", "ep"}
+    local trainer = zt.trainer(zt.program(model):apply(zero.shard{axis = data, stage = 1}), {optimizer = optim.sgd{lr = 0.1}})
+    local tokens = zt.arange(samples * seq):remainder(VOCAB):view({samples, seq}):to "int64"
+    local own = tokens:narrow(0, data.rank * samples / data.size, samples / data.size):contiguous()
+    trainer:step{tokens = own, labels = own}
+    local activations = trainer:memory().activations
+    lu.assertTrue(activations.predicted <= activations.measured and activations.predicted > 0.99 * activations.measured,
+                  ("%d planned, %d measured"):format(activations.predicted, activations.measured))
   end
 end
 

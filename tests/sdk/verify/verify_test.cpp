@@ -265,6 +265,23 @@ TEST(Verify, ChecksUnknownKindsByTheirResources) {
   expect_refusal(verify_all(chain(1), dp(1), {program}), 3, "there is no action kind number 9999");
 }
 
+// A layer that sums over the batch must know of all ranks with other samples, and of those with other tokens of the same samples.
+TEST(Verify, LayersThatSumOverTheBatchSeeAllOfIt) {
+  ModelInfo model = chain(1);
+  const std::vector<RankProgram> programs(2, from_lines(stage_1_lines()));
+  const auto refused = [&](std::vector<std::string> known) {
+    model.positions[1].batch_axes = std::move(known);
+    return text_of(verify_all(model, dp(2), programs));
+  };
+  EXPECT_EQ(refused({"dp"}), "");
+  EXPECT_NE(refused({"ep"}).find("ranks along 'dp' have other samples"), std::string::npos);
+  model.tokens = TokenCut{.axis = "dp"};  // the axis of this small mesh stands for one that cuts tokens
+  EXPECT_NE(refused({"ep"}).find("ranks along 'dp' have other tokens of the same samples: tell it how tokens are cut"),
+            std::string::npos);
+  EXPECT_EQ(refused({"dp"}).find("other tokens of the same samples: tell it"), std::string::npos);
+  EXPECT_EQ(refused({}).find("other tokens of the same samples: tell it"), std::string::npos);
+}
+
 // 4 ranks with 5,000 actions take about 20 ms. The bound of a second only detects time that grows faster than the program.
 TEST(Verify, IsFast) {
   const ModelInfo model = chain(60);
