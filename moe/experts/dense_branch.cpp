@@ -68,8 +68,7 @@ class BranchLayer : public Layer, public LayerExtras {
   }
   Io io_of_branch(std::vector<std::string> inputs, std::vector<Output> outputs) const {
     const Io of_branch = branch_->io();
-    return {
-        .inputs = std::move(inputs), .outputs = std::move(outputs), .losses = of_branch.losses, .stats = of_branch.stats};
+    return {.inputs = std::move(inputs), .outputs = std::move(outputs), .losses = of_branch.losses, .stats = of_branch.stats};
   }
 
   std::shared_ptr<Layer> branch_;

@@ -62,8 +62,8 @@ end
 local function check_unsupported(o)
   if o.use_tutel then fail "moe.from_deepspeed: use_tutel = true asks for Tutel's kernels: leave it out" end
   if o.enable_expert_tensor_parallelism and not o.tensor then
-    fail("moe.from_deepspeed: enable_expert_tensor_parallelism = true cuts each expert over ranks: give tensor = mesh.tp, their axis, "
-      .. "and ffn")
+    fail("moe.from_deepspeed: enable_expert_tensor_parallelism = true cuts each expert over ranks: give tensor = mesh.tp, their "
+      .. "axis, and ffn")
   end
 end
 

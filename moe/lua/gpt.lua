@@ -6,8 +6,8 @@
 --
 -- `moe` has the options of moe.layers, and `blocks`, the list of the blocks that have experts, from 0; without it, all have. The
 -- activation, biases and initial values of the experts are by default those of the model. of_run: options of moe.layers that
--- belong to the run, such as `axis`, and those of nn.gpt that say how it is cut, such as `tensor`. Without `moe`, the model is that
--- of nn.gpt.
+-- belong to the run, such as `axis`, and those of nn.gpt that say how it is cut, such as `tensor`. Without `moe`, the model is
+-- that of nn.gpt.
 
 local check = require "zt.check"
 local fail = require "zt.fail"

@@ -48,10 +48,8 @@ WholeBatch whole_of(const Routed& routed, const RouterOptions& options, Context&
     for (const std::string& axis : of_axes) sum_along(axis, sums, context);
     return {load};
   }
-  const auto tokens =
-      static_cast<double>(routed.whole ? routed.samples * routed.whole->tokens : routed.probabilities.size(0));
-  const at::Tensor numbers =
-      at::tensor({static_cast<double>(routed.samples), counted_in(routed, tokens), tokens}, at::kDouble);
+  const auto tokens = static_cast<double>(routed.whole ? routed.samples * routed.whole->tokens : routed.probabilities.size(0));
+  const at::Tensor numbers = at::tensor({static_cast<double>(routed.samples), counted_in(routed, tokens), tokens}, at::kDouble);
   const at::Tensor sums = at::cat({load, numbers});
   for (const std::string& axis : of_axes) sum_along(axis, sums, context);
   const auto* last = sums.const_data_ptr<double>() + load.numel();

@@ -1,5 +1,5 @@
-// Random numbers of a router. They depend on the token's place in its sample, and on the sample's in the global batch, so they are
-// the same on any mesh.
+// Random numbers of a router. They depend on the token's place in its sample, and on the sample's in the global batch, so they
+// are the same on any mesh.
 #pragma once
 
 #include <ATen/core/Tensor.h>

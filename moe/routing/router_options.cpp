@@ -127,7 +127,8 @@ const Schema<RouterOptions>& schema_of(const RouterOptions&) {
           .optional("batch_axes", &RouterOptions::batch_axes, "for losses per batch: mesh axes with other tokens")
           .only_with("with losses = {balance = weight, per = \"batch\"}",
                      [](const RouterOptions& o) { return o.losses.balance > 0 && o.losses.per == BalanceOver::batch; })
-          .optional("context", &RouterOptions::context, "{axis =, layout =, fields =}: how the tokens of samples are cut over ranks")
+          .optional("context", &RouterOptions::context,
+                    "{axis =, layout =, fields =}: how the tokens of samples are cut over ranks")
           .optional("mask", &RouterOptions::mask, "batch field that says which tokens count; \"none\": all do")
           .checked(check_router);
   return kSchema;

@@ -101,7 +101,7 @@ struct RouterOptions {
   double std = 0.02;                       // standard deviation of the initial weights
   std::optional<CapacityOptions> capacity;
   RouterLossOptions losses;
-  std::vector<std::string> batch_axes;  // mesh axes whose ranks have other tokens, for losses per batch
+  std::vector<std::string> batch_axes;      // mesh axes whose ranks have other tokens, for losses per batch
   std::optional<TokenAxisOptions> context;  // how the model's layers cut the tokens of samples
   std::string mask = {};  // the batch field that says which tokens count; "none": all; empty: "loss_mask" or "padding", if given
 
@@ -111,8 +111,8 @@ struct RouterOptions {
   bool draws_rest() const { return noise == Noise::gumbel_second || noise == Noise::jitter_gumbel_second; }
   bool has_losses() const { return losses.balance > 0 || losses.z > 0; }
   bool draws() const { return draws_all() || draws_rest(); }
-  // Throws Misuse if the router needs all tokens of a sample on one rank: of experts that choose, or for a capacity. `cut` says how
-  // tokens are cut: "over the ranks of axis 'cp'".
+  // Throws Misuse if the router needs all tokens of a sample on one rank: of experts that choose, or for a capacity. `cut` says
+  // how tokens are cut: "over the ranks of axis 'cp'".
   void check_cut_tokens(const std::string& cut) const;
   // Returns which promises about numbers these options give up, for LayerExtras::gives_up.
   std::vector<std::string> given_up() const;

@@ -25,8 +25,8 @@ at::Tensor select_top_k(const at::Tensor& scores, const TopK& top_k);
 // tokens of each sample with the largest scores (Zhou et al.: Mixture-of-experts with expert choice routing. NeurIPS 2022).
 at::Tensor select_by_experts(const at::Tensor& scores, int64_t samples, int64_t room);
 
-// Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample. `places`: the ranges of a sample's
-// tokens that are wanted, one after the other.
+// Returns int64 [tokens, routes] in which the experts take turns over the tokens of each sample. `places`: the ranges of a
+// sample's tokens that are wanted, one after the other.
 at::Tensor balanced_routes(int64_t samples, const std::vector<Share>& places, int64_t routes, int64_t experts);
 
 // The room of experts, and who gets it.

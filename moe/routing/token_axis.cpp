@@ -30,8 +30,9 @@ std::vector<Share> token_places(int64_t tokens, Context& context) {
   int64_t own = 0;
   for (const Share& range : context.tokens().own()) own += range.count;
   if (own != tokens)
-    misuse("it gets {} per sample, and this rank has {} of the {} that the mesh axis cuts: put it where `h` has one row per token",
-           counted(tokens, "row"), own, counted(context.tokens().total, "token"));
+    misuse(
+        "it gets {} per sample, and this rank has {} of the {} that the mesh axis cuts: put it where `h` has one row per token",
+        counted(tokens, "row"), own, counted(context.tokens().total, "token"));
   return context.tokens().own();
 }
 

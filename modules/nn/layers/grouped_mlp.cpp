@@ -56,7 +56,7 @@ struct GroupedMlpState {
   AffineValues up, down;
   AffineGradient up_gradient, down_gradient;
   std::vector<RowGroup> groups;
-  size_t parameters;      // their number
+  size_t parameters;           // their number
   at::Tensor group_ends = {};  // int32 [groups] on the device of the rows, for grouped GEMMs; undefined: one GEMM per group
 };
 
@@ -175,9 +175,10 @@ void check_parts(const GroupedMlpOptions& options) {
   if (options.parts > 1 && !options.axis)
     misuse("nn.grouped_mlp: parts = {} needs option 'axis', the mesh axis whose ranks hold the parts", options.parts);
   if (options.tensor && options.axis == options.tensor->name)
-    misuse("nn.grouped_mlp: axis '{}' is given as `axis`, whose ranks hold other groups, and as `tensor`, whose ranks share each group: "
-           "give two axes, or leave one out",
-           *options.axis);
+    misuse(
+        "nn.grouped_mlp: axis '{}' is given as `axis`, whose ranks hold other groups, and as `tensor`, whose ranks share each group: "
+        "give two axes, or leave one out",
+        *options.axis);
 }
 
 }  // namespace

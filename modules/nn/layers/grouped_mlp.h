@@ -22,8 +22,8 @@ struct GroupedMlpOptions : MlpOptions {
 // Reads `rows` [n, hidden] and `group_rows`, int64 [groups / parts] on the CPU: the number of consecutive rows of each MLP of
 // this rank. Zeros are allowed, and n may be 0. Outputs `rows` [n, hidden], where each row went through the MLP of its group.
 // Each group gives the bits of an nn.mlp on its rows if there is one GEMM per group. On the device meta, `group_rows` is not
-// read. With `tensor`, the ranks of that axis have equal inputs and share the columns inside each MLP; their results are summed, and
-// then the biases of `down` are added.
+// read. With `tensor`, the ranks of that axis have equal inputs and share the columns inside each MLP; their results are summed,
+// and then the biases of `down` are added.
 class GroupedMlp final : public Layer, public LayerExtras {
  public:
   // Makes the parameters up.weight [groups, columns_before(ffn), hidden] and down.weight [groups, hidden, ffn], with biases

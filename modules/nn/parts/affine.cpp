@@ -234,8 +234,7 @@ at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Con
 at::Tensor add_group_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, std::vector<int64_t> counts,
                           Context& context) {
   if (!bias) return x;
-  return GroupBiasFunction::apply(x, context.param(*bias),
-                                  GroupBiasState{&context, context.grad_sink(*bias), std::move(counts)});
+  return GroupBiasFunction::apply(x, context.param(*bias), GroupBiasState{&context, context.grad_sink(*bias), std::move(counts)});
 }
 
 }  // namespace zt::nn

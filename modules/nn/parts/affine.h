@@ -70,7 +70,6 @@ at::Tensor linear(const MatmulInput& x, const Affine& affine, Context& context, 
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual = {});
 // Returns x [rows, columns] plus, in the rows of group g, `bias`[g] ([groups, columns], or null), with autograd. counts[g]: the
 // number of the group's consecutive rows, which may be 0; in total `rows`.
-at::Tensor add_group_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, std::vector<int64_t> counts,
-                          Context& context);
+at::Tensor add_group_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, std::vector<int64_t> counts, Context& context);
 
 }  // namespace zt::nn

@@ -106,7 +106,7 @@ end
 
 function TestAlikeLayers:test_every_option_of_a_router()
   if ranks == 1 then lu.skip "needs two ranks" end
-  local batch = {balance = 1, per = "batch"}
+  local batch, whole = {balance = 1, per = "batch"}, comm.mesh{dp = -1, cp = 1}.cp
   for _, case in ipairs{
     {"score", {}, {score = "sigmoid"}},
     {"std", {}, {std = 0.5}},
@@ -126,6 +126,7 @@ function TestAlikeLayers:test_every_option_of_a_router()
     {"capacity.train", {capacity = {}}, {capacity = {train = 2}}},
     {"capacity.keep", {capacity = {}}, {capacity = {keep = "random"}}},
     {"choice", {capacity = {}}, {capacity = {}, choice = "expert"}},
+    {"context.layout", {context = {axis = whole}}, {context = {axis = whole, layout = "contiguous"}}},
   } do
     local key, first, second = case[1], case[2], case[3]
     lu.assertErrorMsgContains(("the option '%s' of layer 'blocks.0.router' is "):format(key), mixture,
