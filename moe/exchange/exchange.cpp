@@ -4,8 +4,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <algorithm>
-
 #include "exchange/dispatcher.h"
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
@@ -86,15 +84,6 @@ class DispatchLayer final : public TokenExchange {
             .outputs = {{"rows"}, {"group_rows", false}, {"places", false}, {"traffic", false}},
             .losses = {},
             .stats = stats()};
-  }
-  // Ranks with equal tokens would send each expert several copies of them.
-  void check_sources(const std::vector<const Layer*>& sources) const override {
-    const std::vector<std::string> same = extras_of(*sources[0]).tensor_axes();
-    if (std::ranges::find(same, options().axis) == same.end()) return;
-    misuse(
-        "it shares the experts over the ranks of axis '{}', and the layer that it reads ({}) shares its matrices over the same ranks, "
-        "which so have the same tokens: give the experts another axis, and cut each of them over '{}' by moe.layers{{tensor = axis}}",
-        options().axis, sources[0]->kind(), options().axis);
   }
   // Returns a sentence about the rows that plans assume; empty for one rank without capacity.
   std::string assumption() const override {

@@ -1,5 +1,5 @@
--- Tests options of experts and routers beside the axes tp and cp: noise, branches, layers within layers, what is refused. Also runs
--- on two ranks.
+-- Tests options of experts and routers beside the axes tp and cp: noise, branches, layers within layers, what is refused. Also
+-- runs on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -49,7 +49,8 @@ local TestNoise = {}
 function TestNoise:test_is_that_of_one_rank()
   local logits = zt.randn({SAMPLES, TOKENS, EXPERTS}, {generator = zt.generator(4), dtype = "float64"})
   for _, options in ipairs{
-    {noise = "jitter", jitter = 0.5}, {noise = "gumbel"}, {noise = "gumbel_second"}, {noise = "noisy_top_k"}, {routes = "balanced"},
+    {noise = "jitter", jitter = 0.5}, {noise = "gumbel"}, {noise = "gumbel_second"}, {noise = "noisy_top_k"},
+    {routes = "balanced"},
   } do
     local function routed(context)
       local router = moe.router(merged(options, {hidden = EXPERTS, experts = EXPERTS, context = context}))
@@ -219,10 +220,10 @@ function TestRefusals:test_cut_experts()
           local model = between{{"mixture", mixture{bias = false, grouped_gemm = true, tensor = tp, ffn = 4}}}
           zt.trainer(zt.program(model):apply(zero.shard{axis = tensor_mesh.dp}), {optimizer = optim.sgd{lr = 1}}):step(batch(1))
         end)
-  -- Attention's ranks have the same tokens.
-  fails("the layer that it reads (attention_block) shares its matrices over the same ranks", nn.gpt,
-        {layers = 1, hidden = HIDDEN, heads = 2, vocab = VOCAB, seq = TOKENS, tensor = tp,
-         mlp = function() return mixture{axis = tp} end})
+  -- The ranks of a cut layer have the same tokens.
+  fails("'1.dispatch' (dispatch) sends rows to the ranks along 'tp', over which another layer shares its work", nn.sequential,
+        {nn.embedding{vocab = VOCAB, hidden = HIDDEN}, mixture{axis = tp}, nn.mlp{hidden = HIDDEN, ffn = 8, tensor = tp},
+         nn.lm_loss{vocab = VOCAB, hidden = HIDDEN}})
 end
 
 local TestModels = {}

@@ -1,10 +1,10 @@
--- Tests experts beside cut matrices and cut tokens: the axes tp and cp, with ep, dp and stages, beside the same model on one rank.
--- Also runs on two and four ranks, and on eight threads.
+-- Tests experts beside cut matrices and cut tokens: the axes tp and cp, with ep, dp and stages, beside the same model on one
+-- rank. Also runs on two and four ranks, and on eight threads.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local one_rank = require "support.one_rank"
-local comm, moe, nn = require "zt.comm", require "zt.moe", require "zt.nn"
+local one_rank, temporary = require "support.one_rank", require "support.temporary"
+local ckpt, comm, moe, nn = require "zt.ckpt", require "zt.comm", require "zt.moe", require "zt.nn"
 local optim, pipe, zero = require "zt.optim", require "zt.pipe", require "zt.zero"
 
 local ranks = zt.world.size
@@ -102,7 +102,8 @@ end
 -- Returns the numbers of one_rank.run, the trainer, and the statistics of a further step.
 local function train(options, mesh, how)
   how = how or {}
-  local trainer = zt.trainer(program_of(options, mesh, how), {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
+  local trainer = zt.trainer(program_of(options, mesh, how),
+                             {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not mesh})
   local data = mesh and mesh:join{"dp", "ep"} or nil
   local results = one_rank.run(trainer, function(step) return batch(step, data, options) end)
   return results, trainer, trainer:step(batch(11, data, options)).stats
@@ -155,6 +156,34 @@ function TestMoeCut:test_stages_and_recompute_have_the_same_bits()
   end
 end
 
+-- Weight gradients, and those of biases after the sums, are computed in actions of their own.
+function TestMoeCut:test_schedules_that_split_the_backward()
+  for number, mesh in ipairs(meshes) do
+    for index, options in ipairs(mesh.pp.size > 1 and {MODELS[1], MODELS[4]} or {}) do
+      local function losses(over)
+        local program = zt.program(model_of(options, over, {}), {precision = "fp64", micro_batches = 4})
+        if over then
+          program = program:apply(pipe.split{axis = over.pp, schedule = "zb_v"}):apply(zero.shard{axis = over.dp, stage = index})
+        end
+        local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not over})
+        return one_rank.run(trainer, function(step) return batch(step, nil, options) end)
+      end
+      one_rank.assert_close(losses(mesh), losses(), ("mesh %d, model %d"):format(number, index))
+    end
+  end
+end
+
+-- An optimizer of whole matrices gathers those of each expert over ep and tp.
+function TestMoeCut:test_optimizers_of_whole_tensors()
+  local function losses(mesh)
+    local trainer = zt.trainer(program_of(MODELS[1], mesh, {stage = 1}), {optimizer = optim.muon{lr = 0.01}, separate = not mesh})
+    local data = mesh and mesh:join{"dp", "ep"} or nil
+    return one_rank.run(trainer, function(step) return batch(step, data, MODELS[1]) end)
+  end
+  local wanted = losses()
+  for number, mesh in ipairs(meshes) do one_rank.assert_close(losses(mesh), wanted, "mesh " .. number) end
+end
+
 -- While one micro-batch sends tokens, another one sums over tp and cp.
 function TestMoeCut:test_pairs_of_micro_batches_have_the_same_bits()
   local function losses(overlap, pass)
@@ -186,6 +215,35 @@ function TestMoeCut:test_experts_over_the_axis_of_tokens()
                               "mesh " .. number)
       end
     end
+  end
+end
+
+-- Whole tensors are saved, and those of the optimizer and the router's bias with them.
+function TestMoeCut:test_checkpoints_load_on_other_layouts()
+  local options, folder = MODELS[2], temporary()
+  local results, saved = train(options, meshes[1], {stage = 2})
+  ckpt.save(folder, {model = saved}, {step = 4, async = false})
+  for number, mesh in ipairs(meshes) do
+    local program = program_of(options, mesh, {stage = number % 4, sequence_parallel = mesh.tp.size > 1 or nil})
+    local loaded = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5})
+    ckpt.load(folder, {model = loaded})
+    one_rank.assert_same_tensors(loaded, saved, 1e-300, "mesh " .. number)
+    local loss = loaded:evaluate(batch(9, mesh:join{"dp", "ep"}, options)).loss
+    lu.assertAlmostEquals(loss / saved:evaluate(batch(9, meshes[1]:join{"dp", "ep"}, options)).loss, 1, 1e-12)
+  end
+  lu.assertEquals(#results, 4)
+end
+
+-- In the mode generate each rank has whole samples.
+function TestMoeCut:test_generates_as_one_rank()
+  for _, options in ipairs{MODELS[1], MODELS[2]} do
+    local function generated(mesh)
+      local program = zt.program(model_of(options, mesh, {sequence_parallel = mesh and mesh.tp.size > 1 or nil}),
+                                 {precision = "fp64"})
+      if mesh then program = program:apply(zero.shard{axis = mesh:join{"dp", "ep"}}) end
+      return zt.generate(zt.trainer(program, {separate = not mesh}), {3, 1, 4}, {seq = TOKENS, max_tokens = 6})
+    end
+    lu.assertEquals(generated(meshes[1]), generated())
   end
 end
 

@@ -102,6 +102,10 @@ function TestTensorParallel:test_refusals()
     local program = zt.program(model_of(MODELS[2], tp)):apply(zero.shard{axis = dp})
     zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}}):step(batch(tp.rank, nil, 17))
   end)
+  refused("not summed over 'tp', along which ranks see other heads or tokens of the same samples: apply zero.shard", function()
+    local program = zt.program(model_of(MODELS[3], tp), {mesh = meshes[1]}) -- with norms of heads
+    zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  end)
 end
 
 -- A trainer that has refused a batch trains on as if it had not been given one.

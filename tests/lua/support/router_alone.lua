@@ -5,7 +5,8 @@ local nn, optim = require "zt.nn", require "zt.optim"
 local router_alone = {}
 
 --- Returns the trainer of a router, and a table whose fields `weights` and `experts`, [samples, tokens, routes], are those of the
--- latest micro-batch, and `places` the ranges of this rank's tokens. options: passes = {pass, ...}, precision, alone = true for a trainer of one rank.
+-- latest micro-batch, and `places` the ranges of this rank's tokens. options: passes = {pass, ...}, precision, alone = true for a
+-- trainer of one rank.
 function router_alone.trainer(router, experts, options)
   options = options or {}
   local seen = {}

@@ -111,6 +111,26 @@ TEST(AffineGradient, GoesIntoSinksOfEveryDtype) {
   }
 }
 
+// Groups without rows get a gradient of zeros, and a sink that has a sum keeps it.
+TEST(Affine, AddsTheBiasOfEachGroup) {
+  const auto bias = make_param("bias", {3, 4}, init_zeros(), false, {});
+  const at::Tensor values = random({3, 4}, at::kDouble), x = random({5, 4}, at::kDouble), cot = random({5, 4}, at::kDouble);
+  const test::Subject subject{
+      [&](at::TensorList in, Context& context) {
+        return std::vector{add_group_bias(in[0], bias, {2, 0, 3}, context)};
+      },
+      {bias}};
+  test::values_of(*bias) = values.clone().requires_grad_(true);
+  test::FakeContext context;
+  const test::Result result = test::run(subject, {x}, context, cot);
+  const at::Tensor wanted = at::stack({cot.narrow(0, 0, 2).sum(0), at::zeros({4}, at::kDouble), cot.narrow(0, 2, 3).sum(0)});
+  EXPECT_TRUE(result.out.equal(at::cat({x.narrow(0, 0, 2) + values[0], x.narrow(0, 2, 3) + values[2]})));
+  EXPECT_TRUE(result.grads.at("bias").equal(wanted));
+  EXPECT_TRUE(result.input_grads[0].equal(cot));
+  EXPECT_TRUE(test::run(subject, {x}, context, cot).grads.at("bias").equal(wanted + wanted));
+  EXPECT_TRUE(add_group_bias(x, nullptr, {2, 0, 3}, context).is_same(x));
+}
+
 TEST(Linear, ConvertsAnInputOfAnotherFloatingDtype) {
   const test::Subject subject = test::initialised(make_linear(Value::Table{{"in", 4}, {"out", 3}}));
   const at::Tensor x = random({2, 4}, at::kFloat), cot = random({2, 3}, at::kDouble);

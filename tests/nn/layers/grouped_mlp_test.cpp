@@ -263,6 +263,29 @@ TEST(GroupedMlp, ARankHoldsABoxOfTheGroups) {
   EXPECT_EQ(make_grouped_mlp(options)->params()[0]->placements, (std::vector<AxisPlacement>{{"ep", Placement::sharded, 0, 1}}));
 }
 
+// `axis` cuts the MLPs, and `tensor` the columns inside each: for swiglu those of the gate and of `up`, each by itself.
+TEST(GroupedMlp, ARankHoldsColumnsOfItsGroups) {
+  const auto tp = std::make_shared<Axis>();
+  tp->name = "tp";
+  tp->names = {"tp"};
+  tp->size = 3;
+  Table options = options_of(6);
+  options["ffn"] = 7;
+  options["axis"] = "ep";
+  options["parts"] = 2;
+  options["tensor"] = Object::of<Axis>(tp);
+  const auto layer = make_grouped_mlp(options);
+  EXPECT_EQ(layer->axes(), std::vector<std::string>{"tp"});
+  const auto params = layer->params();
+  const MeshShape mesh({{"ep", 2}, {"tp", 3}}, 6);
+  const std::vector<std::vector<int64_t>> first{{3, 6, kHidden}, {3, 6}, {3, kHidden, 3}, {3, kHidden}},
+      last{{3, 4, kHidden}, {3, 4}, {3, kHidden, 2}, {3, kHidden}};
+  for (size_t i = 0; i < params.size(); ++i) {
+    EXPECT_EQ(local_shape_of(params[i]->shape, params[i]->placements, {mesh, 0}), first[i]) << params[i]->name;
+    EXPECT_EQ(local_shape_of(params[i]->shape, params[i]->placements, {mesh, 5}), last[i]) << params[i]->name;
+  }
+}
+
 TEST(GroupedMlp, InitialValuesAreNormal) {
   Table options = options_of(8);
   options["residual_std"] = 0.1;

@@ -31,6 +31,18 @@ void check_cuts(const Io& io, const PositionInfo& reader, const std::vector<Posi
   }
 }
 
+// Throws Misuse if a layer sends rows to ranks that have the same ones: the receiver would process each several times.
+void check_exchange(const PositionInfo& position, const ModelInfo& model) {
+  if (!position.exchanges) return;
+  for (const std::string& axis : position.axes) {
+    if (!model.is_inner(axis) || (model.tokens && model.tokens->axis == axis)) continue;
+    misuse(
+        "'{}' ({}) sends rows to the ranks along '{}', over which another layer shares its work, so that they have the same rows: "
+        "give it another axis (experts: another `axis`, and `tensor` for this one)",
+        position.name, position.kind, axis);
+  }
+}
+
 // Fills a ModelInfo position by position, except what depends on which parameters are trained. Gives further uses of a layer the
 // name of the first, and each Param its full name. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
@@ -57,6 +69,7 @@ class ModelBuilder {
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
+    check_exchange(info, model);
     info.splits_backward = entry.layer->splits_backward();
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
