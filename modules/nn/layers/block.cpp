@@ -44,6 +44,7 @@ MlpOptions mlp_of(const BlockOptions& o) {
   mlp.bias = o.bias;
   mlp.std = o.std;
   mlp.residual_std = o.residual_std;
+  mlp.tile = o.mlp_tile;
   return mlp;
 }
 
@@ -96,7 +97,9 @@ std::shared_ptr<Layer> make_attention_block(const Value& value) {
 std::shared_ptr<Layer> make_block(const Value& value) {
   static const auto kSchema = attention_block_options(Schema<BlockOptions>("nn.block"))
                                   .optional("ffn", &BlockOptions::ffn, "columns inside the MLP; 0: 4 * hidden", at_least(0))
-                                  .optional("activation", &BlockOptions::activation, "activation of the MLP");
+                                  .optional("activation", &BlockOptions::activation, "activation of the MLP")
+                                  .optional("mlp_tile", &BlockOptions::mlp_tile,
+                                            "rows whose columns inside the MLP exist at the same time; 0: all", at_least(0));
   return kSchema.make(value, [](const BlockOptions& o) { return layer_of("block", Block(o, kSchema.name())); });
 }
 

@@ -74,6 +74,7 @@ class AttentionBlock final : public Layer, public LayerExtras {
 struct BlockOptions : AttentionBlockOptions {
   int64_t ffn = 0;  // columns inside the MLP; 0: 4 * hidden
   Activation activation = Activation::gelu_tanh;
+  int64_t mlp_tile = 0;  // MlpOptions::tile
 };
 
 class Block {

@@ -3,6 +3,7 @@
 #include "layers.h"
 #include "part.h"
 #include "parts/function.h"
+#include "tiled_mlp.h"
 #include "zt/base/options.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
@@ -67,7 +68,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
 }  // namespace
 
 Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path)
-    : activation_(options.activation), tensor_(options, path) {
+    : activation_(options.activation), tensor_(options, path), tile_(options.tile) {
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
   down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));
@@ -86,6 +87,11 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
   const Affine down{down_.weight, is_cut ? nullptr : down_.bias};  // if cut, the bias and the residual are added to the sum
   const at::Tensor added = is_cut ? at::Tensor() : residual;
   const MatmulInput in = input.to(dtype_for(*up_.weight, x, context));
+  const auto with_bias = [&](const at::Tensor& out) { return is_cut ? add_bias(out, down_.bias, context, residual) : out; };
+  if (tile_ > 0) {
+    const at::Tensor all = tensor_.enter(in.value, context);
+    return with_bias(tensor_.leave(tiled_mlp(all, added, up_, down, activation_, tile_, context), context));
+  }
   variable_list parameters;
   for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
   MlpState state{activation_,
@@ -97,12 +103,13 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
                  tensor_.crossing(x, context),
                  added.defined(),
                  parameters.size()};
-  const at::Tensor out = MlpFunction::apply(in.value, maybe(added), at::TensorList(parameters), std::move(state));
-  return is_cut ? add_bias(out, down_.bias, context, residual) : out;
+  return with_bias(MlpFunction::apply(in.value, maybe(added), at::TensorList(parameters), std::move(state)));
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {
-  static const auto kSchema = tensor_options(mlp_options(Schema<MlpOptions>("nn.mlp")));
+  static const auto kSchema =
+      tensor_options(mlp_options(Schema<MlpOptions>("nn.mlp")))
+          .optional("tile", &MlpOptions::tile, "rows whose columns inside exist at the same time; 0: all", at_least(0));
   return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "", kSchema.name())); });
 }
 

@@ -16,6 +16,7 @@ struct MlpOptions : TensorAxisOptions {
   bool bias = true;
   double std = 0.02;           // standard deviation of the initial weights of `up`
   double residual_std = 0.02;  // standard deviation of the initial weights of `down`
+  int64_t tile = 0;            // rows whose inner columns exist at the same time; 0: all
 };
 
 // Adds the options of MlpOptions to a schema. Options derives from MlpOptions.
@@ -32,8 +33,6 @@ Schema<Options>&& mlp_options(Schema<Options>&& schema) {
 
 class Mlp {
  public:
-  static constexpr bool kSplits = true;
-
   // Makes the parameters `prefix`up.weight [columns_before(ffn), hidden] (swiglu: gate rows, then up rows) and
   // `prefix`down.weight [hidden, ffn], with biases if options.bias. `path` names the options in messages.
   Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path);
@@ -42,11 +41,13 @@ class Mlp {
   at::Tensor run(const MatmulInput& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({up_.params(), down_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
+  bool splits() const { return tile_ == 0; }
 
  private:
   Activation activation_;
   Affine up_, down_;
   TensorAxis tensor_;
+  int64_t tile_;
 };
 
 }  // namespace zt::nn

@@ -13,9 +13,10 @@
 
 namespace zt::nn {
 
-// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits`, which
-// is true if its backward passes weight gradients to Context::defer. If its matrices may be cut, it has `const TensorAxis&
-// tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and `std::string load() const`.
+// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits` (or
+// `bool splits() const`), which is true if its backward passes weight gradients to Context::defer. If its matrices may be cut, it
+// has `const TensorAxis& tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and
+// `std::string load() const`.
 template <class P>
 class PartLayer final : public Layer, public LayerExtras {
  public:
@@ -43,7 +44,10 @@ class PartLayer final : public Layer, public LayerExtras {
     if constexpr (kHasContext) return part_.load();
     else return {};
   }
-  bool splits_backward() const override { return P::kSplits; }
+  bool splits_backward() const override {
+    if constexpr (requires { part_.splits(); }) return part_.splits();
+    else return P::kSplits;
+  }
   std::string kind() const override { return kind_; }
 
  private:

@@ -4,6 +4,7 @@
 #include "layers/layers.h"
 #include "parts/function.h"
 #include "softmax_loss.h"
+#include "tiled_head.h"
 #include "zt/base/options.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
@@ -43,6 +44,12 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
   }
 };
 
+// Returns the loss of h [rows, hidden], with all logits in one buffer.
+at::Tensor whole_head_loss(const at::Tensor& h, const Affine& head, SoftmaxLoss loss, Context& context) {
+  const auto [weight, bias] = head.values(context);
+  return HeadLossFunction::apply(h, weight, maybe(bias), HeadState{weight, AffineGradient(head, context), std::move(loss), {}});
+}
+
 // Returns the parameter that the option `tied` names; null for nil.
 std::shared_ptr<Param> tied_param(const Value& tied) {
   if (tied.is_nil()) return nullptr;
@@ -59,7 +66,8 @@ LmLoss::LmLoss(const LmLossOptions& options)
     : norm_(options.norm, options.hidden, options.eps, options.norm_bias, "norm."),
       tensor_(options, "nn.lm_loss"),
       ignore_index_(options.ignore_index),
-      has_loss_(options.loss) {
+      has_loss_(options.loss),
+      tile_(options.tile) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
   tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
   tensor_.cut_rows(head_, {{options.vocab, 1}});
@@ -95,11 +103,12 @@ std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
   const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0], context), context);
   if (!has_loss_ || context.mode == Mode::generate) return {logits(h, context)};
-  const auto [weight, bias] = head_.values(context);
-  HeadState state{
-      weight, AffineGradient(head_, context), SoftmaxLoss(context.batch("labels"), ignore_index_, class_share(context)), {}};
+  SoftmaxLoss loss(context.batch("labels"), ignore_index_, class_share(context));
   const at::Tensor rows = tensor_.enter(h, context).reshape({-1, h.size(2)});
-  context.loss("loss", HeadLossFunction::apply(rows, weight, maybe(bias), std::move(state)), Per::token);
+  context.loss("loss",
+               tile_ > 0 ? tiled_head_loss(rows, head_, std::move(loss), tile_, context)
+                         : whole_head_loss(rows, head_, std::move(loss), context),
+               Per::token);
   return {at::Tensor()};
 }
 
@@ -126,6 +135,8 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .optional("ignore_index", &LmLossOptions::ignore_index, "label of tokens that do not count")
           .only_with("with loss = true", [](const LmLossOptions& o) { return o.loss; })
           .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
+          .optional("tile", &LmLossOptions::tile, "rows whose logits exist at the same time in training; 0: all", at_least(0))
+          .only_with("with loss = true", [](const LmLossOptions& o) { return o.loss; })
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
           .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");

@@ -21,14 +21,16 @@ struct LmLossOptions : TensorAxisOptions {
   int64_t ignore_index = -100;
   double std = 0.02;  // standard deviation of the head's initial weights
   bool loss = true;   // false: the layer outputs logits and adds no loss; the script has a loss of its own
+  int64_t tile = 0;   // rows whose logits exist at the same time in training and evaluation; 0: all
   Value tied;         // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
 // the loss "loss" per token. There is one buffer of logits [samples * seq, vocab]; the backward overwrites it with their
-// gradient. In mode generate, or without the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined.
-// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them. With sequence
-// parallelism h has this rank's share of the tokens.
+// gradient. With `tile`, the buffer has so many rows, and the backward computes the logits again. In mode generate, or without
+// the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined. Where the classes are cut over ranks,
+// each has its columns of the logits, and only the output joins them. With sequence parallelism h has this rank's share of the
+// tokens.
 class LmLoss final : public Layer, public LayerExtras {
  public:
   explicit LmLoss(const LmLossOptions& options);
@@ -41,7 +43,7 @@ class LmLoss final : public Layer, public LayerExtras {
     if (has_loss_) io.losses = {LossInfo{}};
     return io;
   }
-  bool splits_backward() const override { return true; }
+  bool splits_backward() const override { return tile_ == 0; }
   Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
   void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
@@ -57,6 +59,7 @@ class LmLoss final : public Layer, public LayerExtras {
   TensorAxis tensor_;
   int64_t ignore_index_;
   bool has_loss_;
+  int64_t tile_;
 };
 
 }  // namespace zt::nn

@@ -18,7 +18,7 @@ namespace zt::nn {
 namespace {
 
 struct GptOptions : HeadOptions {
-  int64_t layers = 0, vocab = 0, seq = 0, ffn = 0;
+  int64_t layers = 0, vocab = 0, seq = 0, ffn = 0, head_tile = 0, mlp_tile = 0;
   std::string family = "gpt2";
   // Set by the family unless given.
   std::optional<NormKind> norm;
@@ -54,6 +54,8 @@ const Schema<GptOptions>& gpt_schema() {
           .optional("norm", &GptOptions::norm, "norm before each branch and the head")
           .optional("position", &GptOptions::position, "kind of positions", one_of({"learned", "rotary", "none"}))
           .optional("activation", &GptOptions::activation, "activation of the MLPs")
+          .optional("mlp_tile", &GptOptions::mlp_tile, "rows whose columns inside a block's MLP exist at the same time; 0: all",
+                    at_least(0))
           .optional("mlp", &GptOptions::mlp, "function(block) that returns the layers instead of a block's MLP, or nil")
           .optional("window", &GptOptions::window,
                     "keys that a token attends to, its own and those before it; 0: all; or a list by block")
@@ -72,6 +74,9 @@ const Schema<GptOptions>& gpt_schema() {
               "what the backward of a block computes again; selective: the results of norms, activations and the attention core")
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
+          .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
+          .optional("head_tile", &GptOptions::head_tile, "rows whose logits exist at the same time in training; 0: all",
+                    at_least(0))
           .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
           .optional("made_from", &GptOptions::made_from,
                     "the options to record instead of these, for functions that call nn.gpt with `mlp`")
@@ -105,6 +110,7 @@ BlockOptions block_options(const GptOptions& o) {
   block.residual_std = residual_std;
   block.qk_norm_eps = o.eps;
   block.ffn = o.ffn;
+  block.mlp_tile = o.mlp_tile;
   block.activation = *o.activation;
   block.norm = *o.norm;
   block.eps = o.eps;
@@ -114,10 +120,14 @@ BlockOptions block_options(const GptOptions& o) {
 }
 
 // Adds block number `index`: one layer, or several if the script gives the layers of its MLP.
-void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOptions& options, lua::Callable* mlp) {
+// Returns whether the block has an MLP of its own.
+bool add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOptions& options, lua::Callable* mlp) {
   const std::string name = fmt::format("blocks.{}", index), &path = gpt_schema().name();
   const auto inner = mlp ? layers_from(*mlp, index) : std::nullopt;
-  if (!inner) return layers.push_back({name, layer_of("block", Block(options, path))});
+  if (!inner) {
+    layers.push_back({name, layer_of("block", Block(options, path))});
+    return true;
+  }
   layers.push_back({name, std::make_shared<AttentionBlock>(options, path)});
   for (const NamedLayer& entry : *inner) layers.push_back({name + "." + entry.name, entry.layer, true});
   ResidualOptions residual;
@@ -125,12 +135,14 @@ void add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   residual.dropout = options.dropout;
   residual.recompute = options.recompute;
   layers.push_back({name + ".add", residual_layer(residual), true});
+  return false;
 }
 
 // Returns the options that say what the model is, not where it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
-  for (const char* layout : {"tensor", "tp_dtype", "overlap", "sequence_parallel", "context", "recompute"}) options.erase(layout);
+  for (const char* layout : {"tensor", "tp_dtype", "overlap", "sequence_parallel", "context", "recompute", "head_tile", "mlp_tile"})
+    options.erase(layout);
   return options;
 }
 
@@ -147,11 +159,15 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   std::vector<NamedLayer> layers{{"embedding", embedding}};
   BlockOptions block = block_options(o);
   const std::vector<int64_t> windows = windows_of(o.window, o.layers);
+  bool has_mlps = false;
   for (int64_t i = 0; i < o.layers; ++i) {
     block.window = windows[static_cast<size_t>(i)];
     block.context = context_of(o.context, i);
-    add_block(layers, i, block, o.mlp.get());
+    has_mlps |= add_block(layers, i, block, o.mlp.get());
   }
+  if (o.mlp_tile > 0 && !has_mlps)
+    misuse(
+        "nn.gpt.mlp_tile has an effect only in blocks with an MLP of nn.gpt, and there are none: give `tile` to the layers of `mlp`");
   LmLossOptions head;
   static_cast<TensorAxisOptions&>(head) = o;
   head.vocab = o.vocab;
@@ -162,6 +178,7 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   head.ignore_index = o.ignore_index;
   head.std = o.std;
   head.loss = o.loss;
+  head.tile = o.head_tile;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));

@@ -19,6 +19,20 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
   return affine;
 }
 
+// On the CPU, LibTorch would first copy all 16-bit rows to 32 bits. It sums each column by itself, so the sums of a part of the
+// columns have the same bits. On device meta one part shows what is allocated.
+at::Tensor column_sums(const at::Tensor& dy) {
+  constexpr int64_t kColumns = 64;
+  const at::ScalarType dtype = wide_dtype(dy.scalar_type());
+  if (dtype == dy.scalar_type() || dy.is_cuda()) return dy.sum({0}, false, dtype);
+  const at::Tensor sums = at::empty({dy.size(1)}, dy.options().dtype(dtype));
+  for (int64_t column = 0; column < (dy.is_meta() ? std::min(kColumns, dy.size(1)) : dy.size(1)); column += kColumns) {
+    const int64_t columns = std::min(kColumns, dy.size(1) - column);
+    sums.narrow(0, column, columns).copy_(dy.narrow(1, column, columns).to(dtype).sum(0));
+  }
+  return sums;
+}
+
 namespace {
 
 // Returns whether adding the gradient of `dy` changes nothing. Without rows it is zero, which a sink without a sum yet must get.
@@ -35,20 +49,6 @@ void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor&
   const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(of_sums));
   gemm(GemmKind::weight_gradient, dy.t(), x, sum);
   sink.add(sum);
-}
-
-// Returns the sums of the columns. On the CPU, LibTorch would first copy all 16-bit rows to 32 bits. It sums each column by
-// itself, so the sums of a part of the columns have the same bits. On device meta one part shows what is allocated.
-at::Tensor column_sums(const at::Tensor& dy) {
-  constexpr int64_t kColumns = 64;
-  const at::ScalarType dtype = wide_dtype(dy.scalar_type());
-  if (dtype == dy.scalar_type() || dy.is_cuda()) return dy.sum({0}, false, dtype);
-  const at::Tensor sums = at::empty({dy.size(1)}, dy.options().dtype(dtype));
-  for (int64_t column = 0; column < (dy.is_meta() ? std::min(kColumns, dy.size(1)) : dy.size(1)); column += kColumns) {
-    const int64_t columns = std::min(kColumns, dy.size(1) - column);
-    sums.narrow(0, column, columns).copy_(dy.narrow(1, column, columns).to(dtype).sum(0));
-  }
-  return sums;
 }
 
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {

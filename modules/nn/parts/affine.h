@@ -60,6 +60,9 @@ void write_affine_input_gradient(const at::Tensor& dx, const at::Tensor& dy, con
 // Returns a new tensor with the result of write_affine_input_gradient.
 at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight);
 
+// Returns the sums of the columns of dy [rows, columns] in fp32 (fp64 for fp64), without autograd.
+at::Tensor column_sums(const at::Tensor& dy);
+
 // Returns x W^T + b [..., out] with autograd, plus `residual` ([..., out]) if it is defined. x: [..., in]. x and residual of
 // another floating dtype are converted to the weight's. `enter`, `leave`: how x gets to the ranks that share W, and the result
 // back. Throws Misuse if x has another shape or is not floating-point.
