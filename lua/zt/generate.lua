@@ -106,7 +106,8 @@ end
 --- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
 -- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
 -- random numbers. Each token costs one trainer:infer on the last `seq` tokens, in as many equal micro-batches as an evaluation
--- of the program has: there is no cache of keys and values. In a pipeline only the token is sent to the other ranks.
+-- of the program has: there is no cache of keys and values. The batch's `logits_of` asks the head for the logits of the last token
+-- only; of a head that gives those of all tokens, the last are used. In a pipeline only the token is sent to the other ranks.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
   check.argument("zt.generate", "the first argument", "Trainer", trainer)
@@ -118,7 +119,9 @@ local function generate(trainer, prompt, value)
   for micro_batch = 1, trainer.program.eval_micro_batches do windows[micro_batch] = window end
   while #out < options.max_tokens do
     local token = core.scope(function()
-      return trainer:infer({tokens = core.tensor(windows, {dtype = "int64"})}, function(outputs)
+      local batch = {tokens = core.tensor(windows, {dtype = "int64"})}
+      batch.logits_of = core.full({#windows, 1}, #window - 1, {dtype = "int64"})
+      return trainer:infer(batch, function(outputs)
         return sample(checked_logits(outputs.logits, #out + 1), options, uniform(#out))
       end)
     end)

@@ -2,6 +2,7 @@
 
 #include "layers/embedding.h"
 #include "layers/layers.h"
+#include "logit_places.h"
 #include "parts/function.h"
 #include "softmax_loss.h"
 #include "tiled_head.h"
@@ -12,6 +13,8 @@
 namespace zt::nn {
 
 namespace {
+
+constexpr const char* kLogitsOf = "logits_of";
 
 struct HeadState {
   at::Tensor weight;
@@ -101,7 +104,9 @@ std::optional<ClassShare> LmLoss::class_share(Context& context) const {
 
 std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   if (in[0].dim() != 3) misuse("nn.lm_loss takes h [samples, seq, hidden], got {}", describe(in[0]));
-  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, in[0], context), context);
+  const bool is_for_some = context.mode == Mode::generate && context.has_batch(kLogitsOf);
+  const at::Tensor x = is_for_some ? rows_at(in[0], context.batch(kLogitsOf)) : in[0];
+  const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, x, context), context);
   if (!has_loss_ || context.mode == Mode::generate) return {logits(h, context)};
   SoftmaxLoss loss(context.batch("labels"), ignore_index_, class_share(context));
   const at::Tensor rows = tensor_.enter(h, context).reshape({-1, h.size(2)});
@@ -117,8 +122,10 @@ Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch)
 }
 
 void LmLoss::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const {
-  const at::Tensor labels = batch("labels");
+  const at::Tensor labels = batch("labels"), places = batch(kLogitsOf), tokens = batch("tokens");
   if (has_loss_ && mode != Mode::generate && labels.defined()) check_labels(labels, ignore_index_, head_.weight->shape[0]);
+  if (mode == Mode::generate && places.defined() && tokens.defined() && tokens.dim() == 2)
+    check_logit_places(places, tokens.size(0), tokens.size(1));
 }
 
 std::shared_ptr<Layer> make_lm_loss(const Value& value) {

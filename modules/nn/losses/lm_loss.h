@@ -28,9 +28,10 @@ struct LmLossOptions : TensorAxisOptions {
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
 // the loss "loss" per token. There is one buffer of logits [samples * seq, vocab]; the backward overwrites it with their
 // gradient. With `tile`, the buffer has so many rows, and the backward computes the logits again. In mode generate, or without
-// the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined. Where the classes are cut over ranks,
-// each has its columns of the logits, and only the output joins them. With sequence parallelism h has this rank's share of the
-// tokens.
+// the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined. In mode generate the batch may have
+// "logits_of" [samples, n] int64, places of tokens in a sample: then the output is the logits of these, [samples, n, vocab].
+// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them. With sequence
+// parallelism h has this rank's share of the tokens.
 class LmLoss final : public Layer, public LayerExtras {
  public:
   explicit LmLoss(const LmLossOptions& options);

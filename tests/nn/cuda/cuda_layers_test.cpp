@@ -90,6 +90,8 @@ std::vector<Case> cases() {
       layer_case<make_attention>("attention_dropout", {2, 7, 15}, 12, dropping),
       layer_case<make_cross_entropy>("cross_entropy", {2, 7, 1023}, 2, {}),
       layer_case<make_lm_loss>("lm_loss", {2, 7, 15}, 6, {{"vocab", 23}, {"hidden", 15}, {"std", 0.3}}),
+      layer_case<make_lm_loss>("lm_loss_tile", {2, 7, 15}, 6, {{"vocab", 23}, {"hidden", 15}, {"std", 0.3}, {"tile", 4}}),
+      layer_case<make_mlp>("mlp_tile", {2, 7, 9}, 6, {{"hidden", 9}, {"ffn", 19}, {"std", 0.3}, {"tile", 4}}),
       layer_case<make_embedding>("embedding", {}, 3, {{"vocab", 23}, {"hidden", 33}, {"positions", 9}}),
       layer_case<make_block>("block", {2, 7, 15}, 20, {{"hidden", 15}, {"heads", 3}, {"dropout", 0.2}}),
       layer_case<make_gpt>("gpt2", {}, 48, {{"layers", 2}, {"hidden", 15}, {"heads", 3}, {"vocab", 23}, {"seq", 7}}),

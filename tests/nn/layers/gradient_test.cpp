@@ -42,9 +42,10 @@ TEST(Gradient, RmsNorm) {
 
 TEST(Gradient, Mlp) {
   for (const std::string activation : {"gelu", "gelu_tanh", "swiglu"}) {
-    EXPECT_LT(error_of(make_mlp(Table{{"hidden", 3}, {"ffn", 5}, {"activation", activation}, {"std", 0.5}}), input({2, 3, 3})),
-              kTolerance)
-        << activation;
+    for (const int64_t tile : {0, 4}) {
+      const Table options{{"hidden", 3}, {"ffn", 5}, {"activation", activation}, {"std", 0.5}, {"tile", tile}};
+      EXPECT_LT(error_of(make_mlp(options), input({2, 3, 3})), kTolerance) << activation << ", tile " << tile;
+    }
   }
 }
 
@@ -71,6 +72,9 @@ TEST(Gradient, Losses) {
   EXPECT_LT(error_of(make_cross_entropy(Table{{"ignore_index", -1}}), input({2, 3, 5}), context), kTolerance);
   const Table head{{"vocab", 5}, {"hidden", 3}, {"bias", true}, {"ignore_index", -1}, {"std", 0.5}};
   EXPECT_LT(error_of(make_lm_loss(head), input({2, 3, 3}), context), kTolerance);
+  Table tiled = head;
+  tiled["tile"] = 4;
+  EXPECT_LT(error_of(make_lm_loss(tiled), input({2, 3, 3}), context), kTolerance);
 }
 
 // --- sinks ---

@@ -41,6 +41,8 @@ std::vector<MetaCase> meta_cases() {
       meta_case<make_lm_loss>("lm_loss", {{"vocab", 23}, {"hidden", 12}}),
       meta_case<make_lm_loss>("lm_loss_bare", {{"vocab", 23}, {"hidden", 12}, {"norm", "none"}, {"bias", true}}),
       meta_case<make_lm_loss>("lm_loss_logits", {{"vocab", 23}, {"hidden", 12}, {"norm", "rmsnorm"}, {"loss", false}}),
+      meta_case<make_lm_loss>("lm_loss_tile", {{"vocab", 23}, {"hidden", 12}, {"bias", true}, {"tile", 3}}),
+      meta_case<make_mlp>("mlp_tile", {{"hidden", 12}, {"ffn", 7}, {"tile", 3}}),
   };
   for (const std::string activation : {"gelu", "gelu_tanh", "relu", "swiglu"}) {
     all.push_back(meta_case<make_mlp>("mlp_" + activation, {{"hidden", 12}, {"ffn", 7}, {"activation", activation}}));

@@ -80,6 +80,44 @@ TEST(TrainerMemory, ActivationsOfAttentionArePredicted) {
   }
 }
 
+// Returns the predicted activations of a step of 96 rows in fp32, and checks that they are those measured.
+int64_t activations_of(const Value::Table& options, int micro_batches) {
+  int64_t activations = 0;
+  Config config{.micro_batches = micro_batches};
+  config.model = [&] {
+    Value::Table all{{"layers", 2}, {"hidden", 16}, {"heads", 2}, {"seq", 48}};
+    all.insert(options.begin(), options.end());
+    return nn::make_gpt(all);
+  };
+  spawn(1, [&](const World& world) {
+    const auto trainer = make_trainer(world, config);
+    const at::Tensor tokens = at::arange(2 * 48).remainder(11).view({2, 48});
+    const Batch batch{{"tokens", tokens}, {"labels", tokens}};
+    trainer->step(batch);
+    activations = trainer->predict_activations(batch);
+    const auto measured = static_cast<double>(measured_activations(*trainer));
+    EXPECT_NEAR(static_cast<double>(activations), measured, 0.003 * measured);
+  });
+  return activations;
+}
+
+// The peak of a model whose logits are most of its memory is that of the logits in the backward of the head.
+TEST(TrainerMemory, ATileOfTheHeadHoldsItsLogitsOnly) {
+  constexpr int64_t kRowOfLogits = 2000 * 4;
+  const Value::Table whole{{"vocab", 2000}, {"ffn", 16}}, tiled{{"vocab", 2000}, {"ffn", 16}, {"head_tile", 24}};
+  EXPECT_EQ(activations_of(whole, 1) - activations_of(tiled, 1), (96 - 24) * kRowOfLogits);
+  // The second micro-batch of 48 rows adds the sum of its tiles, 16 rows of 2000 numbers, to that of the first.
+  EXPECT_EQ(activations_of(whole, 2) - activations_of(tiled, 2), (48 - 24 - 16) * kRowOfLogits);
+}
+
+// Without tiles, the backward of the second block has the columns before the activation of both blocks, those after it, and their
+// gradient. With tiles, it has only those of one tile, and none of the first block.
+TEST(TrainerMemory, ATileOfMlpsHoldsItsColumnsOnly) {
+  constexpr int64_t kRowOfColumns = 2000 * 4;
+  const Value::Table whole{{"vocab", 11}, {"ffn", 2000}}, tiled{{"vocab", 11}, {"ffn", 2000}, {"mlp_tile", 24}};
+  EXPECT_EQ(activations_of(whole, 1) - activations_of(tiled, 1), (4 * 96 - 3 * 24) * kRowOfColumns);
+}
+
 TEST(TrainerMemory, IsPredictedAndMeasured) {
   for (const char* reduce_every : {"step", "micro_batch"}) {
     spawn(2, [&](const World& world) {
