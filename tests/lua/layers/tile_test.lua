@@ -8,6 +8,7 @@ local cut_runs = require "layers.cut_runs"
 local comm, nn, optim, pipe, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe", require "zt.zero"
 local batch, MODELS, TOKENS = cut_runs.batch, cut_runs.MODELS, cut_runs.TOKENS
 local meshes = cut_runs.meshes()
+local cut_tokens = zt.world.size == 4 and comm.mesh{dp = 1, cp = 2, tp = 2} or comm.mesh{dp = 1, cp = -1, tp = 1}
 
 local TestTile = {}
 
@@ -17,6 +18,13 @@ end
 
 function TestTile.test_trains_as_one_rank_with_shares_of_tokens()
   cut_runs.compare_with_one_rank{head_tile = 4, mlp_tile = 3, sequence_parallel = true}
+end
+
+function TestTile.test_trains_as_one_rank_with_cut_tokens()
+  local wanted, alone = cut_runs.train(MODELS[2])
+  local model = {context = {axis = cut_tokens.cp}, head_tile = 2, mlp_tile = 3}
+  local results, trainer = cut_runs.train(MODELS[2], cut_tokens, {stage = 1, dp = cut_tokens.dp, model = model})
+  one_rank.assert_trains_alike(results, trainer, wanted, alone, "cut tokens")
 end
 
 function TestTile.test_stages_and_recompute_have_the_same_bits()
@@ -51,11 +59,11 @@ function TestTile.test_split_backwards_have_the_same_bits()
   end
 end
 
--- `how`: {tensor =, sequence_parallel =, stages = axis}.
+-- `how`: {mesh =, tensor =, sequence_parallel =, context =, stages = axis, stage =}. Without a mesh: on one rank.
 local function trainer_of(options, how)
   how = how or {}
   local mesh = how.mesh
-  local model = cut_runs.model_of(options, how.tensor, {sequence_parallel = how.sequence_parallel})
+  local model = cut_runs.model_of(options, how.tensor, {sequence_parallel = how.sequence_parallel, context = how.context})
   local program = zt.program(model, {precision = "fp64", eval_micro_batches = 2})
   if how.stages then program = program:apply(pipe.split{axis = how.stages}) end
   if mesh then program = program:apply(zero.shard{axis = mesh.dp, stage = how.stage}) end
@@ -69,7 +77,7 @@ function TestTile.test_logits_of_some_tokens()
   local tokens = batch(1, nil, options.vocab).tokens
   local wanted = trainer_of(options):infer{tokens = tokens}.logits
   local some = places{{0, last}, {3, 3}, {last, 1}, {2, 4}}
-  local hows = {{}}
+  local hows = {{}, {mesh = cut_tokens, tensor = cut_tokens.tp, context = {axis = cut_tokens.cp}}}
   for number, mesh in ipairs(meshes) do
     local stages = number == 4 and mesh.pp or nil
     hows[#hows + 1] = {mesh = mesh, tensor = mesh.tp, stages = stages}

@@ -34,12 +34,14 @@ function TestEffects:test_layers_and_models()
   fails("nn.lm_loss.eps", "with a norm", nn.lm_loss, with(head, {norm = "none", eps = 1e-5}))
   fails("nn.lm_loss.norm_bias", 'with norm = "layernorm"', nn.lm_loss, with(head, {norm = "rmsnorm", norm_bias = true}))
   fails("nn.lm_loss.ignore_index", "with loss = true", nn.lm_loss, with(head, {loss = false, ignore_index = 3}))
+  fails("nn.lm_loss.tile", "with loss = true", nn.lm_loss, with(head, {loss = false, tile = 3}))
   fails("nn.lm_loss.std", "without tied", nn.lm_loss, with(head, {tied = nn.embedding{vocab = 5, hidden = 8}, std = 1}))
   local gpt = {layers = 1, hidden = 8, heads = 2, vocab = 5, seq = 4}
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {rope_base = 100}))
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {family = "llama", position = "none", rope_base = 100}))
   fails("nn.gpt.rope_scaling", "with rotary positions", nn.gpt, with(gpt, {rope_scaling = {type = "linear", factor = 2}}))
   fails("nn.gpt.ignore_index", "with loss = true", nn.gpt, with(gpt, {loss = false, ignore_index = 3}))
+  fails("nn.gpt.head_tile", "with loss = true", nn.gpt, with(gpt, {loss = false, head_tile = 3}))
   nn.gpt(with(gpt, {family = "llama", rope_base = 100, eps = 1e-6}))
 end
 

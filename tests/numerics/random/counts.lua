@@ -15,10 +15,12 @@ local function items_of(case, found)
     end
     if item.kind == "mixture" and found.mixture then found["several routers"] = true end
     if item.kind == "mixture" then found.mixture = true end
+    if item.code and item.code:find "tile =" then found["tiled layer"] = true end
     if item.kind == "mixture" and item.code:find "select =" then found["choice of experts of its own"] = true end
   end
   found.mixture = nil
   found["tied head"] = case.is_tied
+  found["tiled head"] = case.head_tile ~= nil
 end
 
 local function layout_of(layout, found)

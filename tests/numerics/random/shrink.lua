@@ -42,15 +42,23 @@ local function changed(case, fn)
   if fn(small) ~= false then return small end
 end
 
--- Takes away the choices of experts. Returns false if there is none.
-local function take_choices(small)
+-- Takes a pattern out of the code of all layers. Returns false if it is nowhere.
+local function take(small, pattern)
   local taken = 0
   for _, item in ipairs(small.items) do
     local count = 0
-    if item.code then item.code, count = item.code:gsub(", select = layers%.choice%(%d%)", "") end
+    if item.code then item.code, count = item.code:gsub(pattern, "") end
     taken = taken + count
   end
   return taken > 0
+end
+
+local function take_choices(small) return take(small, ", select = layers%.choice%(%d%)") end
+
+local function take_tiles(small)
+  local is_head_tiled = small.head_tile ~= nil
+  small.head_tile = nil
+  return take(small, ", [mlp_]*tile = %d") or is_head_tiled
 end
 
 -- Keeps the numbers of empty pieces in range.
@@ -87,6 +95,7 @@ end
 local function add_layouts(case, candidates)
   local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
   try(take_choices)
+  try(take_tiles)
   for _, axis in ipairs(case.layout.axes or {}) do
     local name, size = axis[1], axis[2]
     if not case.second then

@@ -81,9 +81,8 @@ TEST(TrainerMemory, ActivationsOfAttentionArePredicted) {
 }
 
 // Returns the predicted activations of a step of 96 rows in fp32, and checks that they are those measured.
-int64_t activations_of(const Value::Table& options, int micro_batches) {
+int64_t activations_of(const Value::Table& options, Config config) {
   int64_t activations = 0;
-  Config config{.micro_batches = micro_batches};
   config.model = [&] {
     Value::Table all{{"layers", 2}, {"hidden", 16}, {"heads", 2}, {"seq", 48}};
     all.insert(options.begin(), options.end());
@@ -105,9 +104,10 @@ int64_t activations_of(const Value::Table& options, int micro_batches) {
 TEST(TrainerMemory, ATileOfTheHeadHoldsItsLogitsOnly) {
   constexpr int64_t kRowOfLogits = 2000 * 4;
   const Value::Table whole{{"vocab", 2000}, {"ffn", 16}}, tiled{{"vocab", 2000}, {"ffn", 16}, {"head_tile", 24}};
-  EXPECT_EQ(activations_of(whole, 1) - activations_of(tiled, 1), (96 - 24) * kRowOfLogits);
+  EXPECT_EQ(activations_of(whole, {}) - activations_of(tiled, {}), (96 - 24) * kRowOfLogits);
   // The second micro-batch of 48 rows adds the sum of its tiles, 16 rows of 2000 numbers, to that of the first.
-  EXPECT_EQ(activations_of(whole, 2) - activations_of(tiled, 2), (48 - 24 - 16) * kRowOfLogits);
+  const Config twice{.micro_batches = 2};
+  EXPECT_EQ(activations_of(whole, twice) - activations_of(tiled, twice), (48 - 24 - 16) * kRowOfLogits);
 }
 
 // Without tiles, the backward of the second block has the columns before the activation of both blocks, those after it, and their
@@ -115,7 +115,10 @@ TEST(TrainerMemory, ATileOfTheHeadHoldsItsLogitsOnly) {
 TEST(TrainerMemory, ATileOfMlpsHoldsItsColumnsOnly) {
   constexpr int64_t kRowOfColumns = 2000 * 4;
   const Value::Table whole{{"vocab", 11}, {"ffn", 2000}}, tiled{{"vocab", 11}, {"ffn", 2000}, {"mlp_tile", 24}};
-  EXPECT_EQ(activations_of(whole, 1) - activations_of(tiled, 1), (4 * 96 - 3 * 24) * kRowOfColumns);
+  EXPECT_EQ(activations_of(whole, {}) - activations_of(tiled, {}), (4 * 96 - 3 * 24) * kRowOfColumns);
+  // A split backward has the sums of the tiles besides, of twice 16 rows.
+  const Config split{.split_backward = true};
+  EXPECT_EQ(activations_of(whole, split) - activations_of(tiled, split), (4 * 96 - 3 * 24 - 2 * 16) * kRowOfColumns);
 }
 
 TEST(TrainerMemory, IsPredictedAndMeasured) {

@@ -190,7 +190,18 @@ local function draw_lua(dice, items)
   end
 end
 
---- Sets hidden, items, is_tied and norm of the case. `experts`: the number of experts, or nil.
+-- Lets some MLPs and the head work on a tile of rows at a time.
+local function draw_tiles(dice, case)
+  for _, item in ipairs(case.items) do
+    local option = item.kind == "mlp" and "tile" or item.kind == "block" and "mlp_tile"
+    if option and item.code and dice:one_in(3) then
+      item.code = item.code:gsub("}", (", %s = %d}"):format(option, dice:between(1, 5)), 1)
+    end
+  end
+  if dice:one_in(3) then case.head_tile = dice:between(1, 5) end
+end
+
+--- Sets hidden, items, is_tied, norm and head_tile of the case. `experts`: the number of experts, or nil.
 function draw_model.draw(dice, case, experts)
   local hidden, items = dice:pick{3, 4, 5, 6, 7, 8}, {}
   case.hidden = hidden
@@ -206,6 +217,7 @@ function draw_model.draw(dice, case, experts)
   draw_lua(Dice.new(case.seed * 11 + 5), items) -- dice of their own, so that the other draws of a seed stay
   case.items = items
   case.is_tied, case.norm = dice:one_in(3), dice:pick{"none", "none", "rmsnorm", "layernorm"}
+  draw_tiles(Dice.new(case.seed * 13 + 7), case)
 end
 
 local without_parameters = {
