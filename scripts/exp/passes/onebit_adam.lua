@@ -1,7 +1,7 @@
 -- 1-bit Adam in Lua (Tang et al., 2021): after a warm-up, Adam's second moment stays as it is, and the ranks send only the signs
 -- of their first moments, with one scale per unit. What a rank has not sent it adds to the next.
 --
---   ztoolkit run -n 2 scripts/exp/onebit_adam.lua --warmup 60
+--   ztoolkit run -n 2 scripts/exp/passes/onebit_adam.lua --warmup 60
 --
 -- The final loss is 0.60 on two ranks, and that of AdamW 0.61. The entropy of the data is 0.65; guessing gives ln 32 = 3.47.
 local zt = require "zt"

@@ -1,7 +1,7 @@
 -- A pass and an action written in Lua: local SGD (Stich 2019). Every rank trains alone; every k steps the ranks average their
 -- weights. No gradient is ever sent, as the printed program shows.
 --
---   ztoolkit run -n 2 scripts/exp/own_pass.lua --every 8
+--   ztoolkit run -n 2 scripts/exp/passes/own_pass.lua --every 8
 --
 -- The final loss is 0.72 on two ranks and 0.73 on one. The entropy of the data is 0.65; guessing gives ln 32 = 3.47.
 local zt = require "zt"

@@ -1,7 +1,7 @@
 -- A residency policy of one's own: of the units whose gradients and state zero.shard spreads over the ranks, those with the most
 -- elements keep their parameters in parts, too, and are gathered for each use. The others stay whole.
 --
---   ztoolkit run -n 2 scripts/exp/own_sharding.lua --largest 2
+--   ztoolkit run -n 2 scripts/exp/passes/own_sharding.lua --largest 2
 --
 -- The losses are those of zero.shard at stages 2 and 3, to the bit, which the script checks: 0.60 after 200 steps, two ranks. The
 -- report shows what a rank holds.

@@ -2,7 +2,7 @@
 -- gradient (Vogels et al., "PowerSGD", 2019). Beside it, zero.compress does the same in C++, and a third trainer sends whole
 -- gradients.
 --
---   ztoolkit run -n 2 scripts/exp/powersgd.lua --rank 2
+--   ztoolkit run -n 2 scripts/exp/passes/powersgd.lua --rank 2
 --
 -- On two ranks the final losses are 0.62 in Lua, 0.70 in C++ (0.60 to 0.63 with the seeds 1 to 5) and 0.60 with whole gradients.
 -- The entropy of the data is 0.65; guessing gives ln 32 = 3.47. The buffers are saved with checkpoints: --folder DIR continues a

@@ -2,7 +2,7 @@
 -- alone; then the ranks average how far they have come, and Nesterov momentum takes this as its gradient. The inner optimizer's
 -- state is averaged with it, so a checkpoint right after is the same from each rank.
 --
---   ztoolkit run -n 2 scripts/exp/local_sgd.lua --every 10
+--   ztoolkit run -n 2 scripts/exp/passes/local_sgd.lua --every 10
 --
 -- The final loss is 0.73 on two ranks, with a tenth of AdamW's messages, and 0.69 on one. The entropy of the data is 0.65;
 -- guessing gives ln 32 = 3.47.

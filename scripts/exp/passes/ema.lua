@@ -1,7 +1,7 @@
 -- An average of the parameters over the steps, which a pass keeps beside them: a buffer that is cut, saved and resumed like the
 -- optimizer's state. A second trainer without an optimizer evaluates it.
 --
---   ztoolkit run -n 2 scripts/exp/ema.lua --stage 3
+--   ztoolkit run -n 2 scripts/exp/passes/ema.lua --stage 3
 --
 -- The rate is high, so that the average is the better model: at the end it has a loss of 0.63 on two ranks, and the parameters
 -- 0.85. The entropy of the data is 0.65; guessing gives ln 32 = 3.47.
