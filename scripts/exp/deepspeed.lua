@@ -2,6 +2,8 @@
 --
 --   ztoolkit run scripts/exp/deepspeed.lua
 --   ztoolkit run -n 2 scripts/exp/deepspeed.lua --config my_ds_config.json
+--
+-- The configuration may share matrices (tensor_parallel) and the tokens of samples (sequence_parallel_size) among ranks.
 local zt = require "zt"
 local data = require "zt.data"
 local nn = require "zt.nn"
@@ -24,9 +26,12 @@ local o = zt.cli{
 
 local vocabulary = data.tokenizer.load(o.data).vocab
 local engine = zt.initialize{
-  model = nn.gpt{
-    layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = vocabulary, seq = o.seq, seed = o.seed,
-  },
+  model = function(_, _, cut)
+    return nn.gpt{
+      layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = vocabulary, seq = o.seq, seed = o.seed,
+      tensor = cut.tensor, sequence_parallel = cut.sequence_parallel, overlap = cut.overlap, context = cut.context,
+    }
+  end,
   config = o.config,
   auto = {optimizer = {lr = o.lr}, schedule = {warmup = math.ceil(o.steps / 10), total = o.steps}},
 }

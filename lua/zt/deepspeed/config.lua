@@ -70,16 +70,27 @@ local function put(out, place, value)
   out[group][key] = value
 end
 
--- Copies given values into the result where a row has `to`. Leaves out keys that have no effect at `stage`, and says so in their
--- notes.
+-- Keys without an effect if a feature is off: its name, and whether it is on.
+local function has_experts(given) return given["expert_parallel.enabled"] end
+local function has_tensors(given) return result.tensor_size(given) > 1 end
+local NEEDS = {
+  use_data_before_expert_parallelism = {"expert_parallel", has_experts},
+  ["activation_checkpointing.partition_activations"] = {"tensor_parallel", has_tensors},
+  ["pipeline.pipe_partitioned"] = {"tensor_parallel", has_tensors},
+  ["pipeline.grad_partitioned"] = {"tensor_parallel", has_tensors},
+  seq_parallel_communication_data_type = {"sequence_parallel_size", function(given) return result.context(given) ~= nil end},
+}
+
+-- Copies given values into the result where a row has `to`. Leaves out keys that have no effect at `stage` or without a feature,
+-- and says so in their notes.
 local function put_given(out, given, notes, stage)
   local idle = {}
   for _, entry in ipairs(keys.list) do
     local row, value = entry.row, given[entry.main]
     if row.needs_stage and stage < row.needs_stage then
       idle[entry.path] = ("no effect at stage %d: it is for stage %d"):format(stage, row.needs_stage)
-    elseif entry.main == "use_data_before_expert_parallelism" and not given["expert_parallel.enabled"] then
-      idle[entry.path] = "no effect without expert_parallel"
+    elseif NEEDS[entry.main] and not NEEDS[entry.main][2](given) then
+      idle[entry.path] = "no effect without " .. NEEDS[entry.main][1]
     elseif row.to and value ~= nil then
       put(out, row.to, value)
     end
@@ -107,7 +118,10 @@ end
 --   communication_data_type? = "fp32" | "bf16" | "fp16"
 --   recompute? = {every} or {checkpoints}          as given; both forms mean that layers are recomputed
 --   pipeline? = {stages?, partition?}              as given; partition as DeepSpeed names it
---   experts? = {size, data_first, top_k?, router}  ranks along axis ep; its place in the mesh; options of moe.layers
+--   experts? = {size, data_first, tensor_size, top_k?, router}  ranks along axis ep; its place in the mesh; ranks that share the
+--                                                  matrices of an expert; options of moe.layers
+--   tensor? = {size, sequence_parallel?, overlap?}  ranks along axis tp; options of nn.gpt. Absent with one rank
+--   context? = {size, method = "ulysses"}          ranks along axis cp; options of nn.gpt. Absent with one rank
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?, csv_monitor? = {folder},
 --              tensorboard? = {folder}, flops_profiler? = {step, top, detailed, file?}, comms_logger? = {verbose}}
@@ -128,12 +142,14 @@ function ds.read(source, context)
   local given, notes, notices = judge.run(keys.blocks, config, context, mistakes)
   local out = {
     batch = mistakes:try_with(BATCH_KEYS, result.batch, given, context),
-    precision = mistakes:try_with({"fp16", "bf16", "data_types"}, result.precision, given),
+    precision = mistakes:try_with({"fp16", "bf16", "data_types", "tensor_parallel"}, result.precision, given),
     checkpoint = {tag_validation = "warn"},
     reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false},
     notes = notes, notices = notices,
   }
   put_given(out, given, notes, given["zero_optimization.stage"] or 0)
+  out.tensor = mistakes:try_with({"tensor_parallel", "pipeline", "activation_checkpointing"}, result.tensor, given)
+  out.context = result.context(given)
   out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types"}, result.zero, given, context, out)
   out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
@@ -148,13 +164,22 @@ function ds.read(source, context)
   return out
 end
 
---- Returns the number of ranks in a pipeline, pipeline.stages of the table that ds.load returned, or nil. It is needed before
--- ds.read, whose context has the number of data-parallel ranks. A value that ds.read refuses counts as absent.
-function ds.stages(config)
-  check.argument("deepspeed.config.stages", "the configuration", "table", config)
-  local block = config.pipeline
-  local stages = type(block) == "table" and block.stages
-  return type(stages) == "number" and stages == math.floor(stages) and stages >= 1 and stages or nil
+-- Returns the size of an axis at `path` of the configuration, or nil. A value that ds.read refuses counts as absent.
+local function axis_size(config, path)
+  local at = config
+  for name in path:gmatch "[^.]+" do at = type(at) == "table" and at[name] or nil end
+  return type(at) == "number" and at == math.floor(at) and at >= 1 and at or nil
+end
+
+--- Returns the numbers of ranks along the axes that the configuration names beside data parallelism: {pp =, tp =, cp =}, of
+-- pipeline.stages, tensor_parallel.autotp_size (or tp.tp_size) and sequence_parallel_size. `config` is the table that ds.load
+-- returned. They are needed before ds.read, whose context has the number of data-parallel ranks.
+function ds.sizes(config)
+  check.argument("deepspeed.config.sizes", "the configuration", "table", config)
+  local function size(path) return axis_size(config, path) end
+  return {pp = size "pipeline.stages", cp = size "sequence_parallel_size",
+          tp = size "tensor_parallel.autotp_size" or size "tensor_parallel.tp.tp_size"
+            or size "tensor_parallel.tensor_parallel.tp_size"}
 end
 
 --- Returns all keys: {{path =, fate = "mapped" | "always" | "refused" | "not_yet" | "noted", text =}, ...}. A block is a key too.

@@ -32,7 +32,7 @@ function TestExperts:test_the_engine_makes_the_mesh_and_the_model_takes_the_opti
   local engine = engine_of(block, {zero_optimization = {stage = 2}})
   lu.assertEquals(engine.mesh.ep.size, ranks)
   lu.assertEquals(engine.axis.size, ranks)
-  lu.assertEquals(engine.config.experts, {size = ranks, data_first = false, top_k = 2, router = {
+  lu.assertEquals(engine.config.experts, {size = ranks, data_first = false, tensor_size = 1, top_k = 2, router = {
     score = "sigmoid", normalise = "selected", scale = 2.5, groups = 2, top_groups = 1}})
   local first = engine:train_batch(small.batch(0))
   for _ = 1, 4 do engine:train_batch(small.batch(0)) end
@@ -79,7 +79,8 @@ function TestExperts:test_mistakes()
   fails("num_limited_groups needs num_expert_groups", {enabled = true, num_limited_groups = 2})
   fails("expert_parallel.load_balance_coeff = 0.5 is refused", {enabled = true, load_balance_coeff = 0.5})
   fails("expert_parallel.score_apply must be 'post', got 'pre'", {enabled = true, score_apply = "pre"})
-  fails("expert_parallel.expert_tensor_parallel_size = 2 is not built yet", {enabled = true, expert_tensor_parallel_size = 2})
+  fails("expert_tensor_parallel_size = 2 must be 1, for whole experts, or the number of ranks that share matrices",
+        {enabled = true, expert_tensor_parallel_size = 2})
   fails("unknown key 'autoep_sise': did you mean 'autoep_size'", {enabled = true, autoep_sise = 1})
   if ranks == 2 then
     fails("autoep_size = 2: the model's experts need the mesh", {enabled = true, autoep_size = 2}, {model = small.gpt()})

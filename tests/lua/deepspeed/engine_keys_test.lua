@@ -9,12 +9,16 @@ local stand_ins = require "support.stand_ins"
 local values = require "support.ds_values"
 
 -- Keys without an effect here: param_dtype is only checked against other keys, tag_validation only matters for checkpoints, and
--- engine_pipeline_test.lua tests pipelines and engine_experts_test.lua experts.
+-- engine_pipeline_test.lua tests pipelines, engine_experts_test.lua experts and engine_cut_test.lua cut matrices and tokens.
 local ELSEWHERE = {
   ["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true, ["pipeline.stages"] = true,
-  ["pipeline.partition"] = true, use_data_before_expert_parallelism = true,
+  ["pipeline.partition"] = true, use_data_before_expert_parallelism = true, sequence_parallel_size = true,
+  seq_parallel_communication_data_type = true, ["activation_checkpointing.partition_activations"] = true,
+  ["pipeline.pipe_partitioned"] = true, ["pipeline.grad_partitioned"] = true,
 }
-local function is_elsewhere(entry) return ELSEWHERE[entry.main] or entry.main:find "^expert_parallel%." ~= nil end
+local function is_elsewhere(entry)
+  return ELSEWHERE[entry.main] or entry.main:find "^expert_parallel%." or entry.main:find "^tensor_parallel%."
+end
 
 local REPORTS = {tensorboard = true, csv_monitor = true, flops_profiler = true, comms_logger = true}
 local function is_report(entry) return (entry.row.to or ""):find "^reports%." or REPORTS[entry.main:match "^[^.]+"] end

@@ -138,7 +138,7 @@ function TestArguments:test_engines()
   local engine = engines.engine_of()
   local functions = {
     initialize = zt.initialize, read = function(v) ds.read(v, {world = 1}) end,
-    context = function(v) ds.read("{train_batch_size: 2}", v) end, stages = ds.stages, member = function(v) return engine[v] end,
+    context = function(v) ds.read("{train_batch_size: 2}", v) end, sizes = ds.sizes, member = function(v) return engine[v] end,
     client_state = function(v) engine:save_checkpoint(folder .. "e", "tag", v) end,
     iterator = function(v) engine:train_batch(function() return v end) end,
     model_function = function(v) engines.engine_of(nil, {model = function() return v end}) end,

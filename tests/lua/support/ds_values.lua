@@ -51,6 +51,12 @@ local function complete(entry, config)
   end
   if name == "num_limited_groups" then config.expert_parallel.num_expert_groups = 16 end
   if name == "use_data_before_expert_parallelism" then config.expert_parallel = {enabled = true} end
+  if name == "tp_size" and entry.main:find "^tensor_parallel%.tp%." then
+    config.tensor_parallel.autotp_size = nil -- two numbers for the same ranks contradict each other
+  end
+  local is_shared = name == "partition_activations" or name:find "_partitioned$"
+  if is_shared then config.tensor_parallel = {autotp_size = 2} end
+  if name == "seq_parallel_communication_data_type" then config.sequence_parallel_size = 2 end
   if name == "allgather_size" then config.zero_optimization = true end
   if name == "allgather_bucket_size" then config.zero_optimization.stage = 1 end
   local zero = config.zero_optimization

@@ -10,8 +10,8 @@ function stand_ins.of(kind, object) return setmetatable(object, {__name = kind})
 
 --- A model with three units of 100, 42 (4, padded to 32, and 10) and 1000 elements.
 stand_ins.model = stand_ins.of("Model", {parameters = function()
-  return {{unit = "a", numel = 100}, {unit = "b", numel = 4}, {unit = "b", numel = 10}, {unit = "c", numel = 1000}}
-end})
+  return {{unit = "a", room = 100}, {unit = "b", room = 4}, {unit = "b", room = 10}, {unit = "c", room = 1000}}
+end, inner_axes = {}})
 
 local Trainer = {}
 Trainer.__index = Trainer

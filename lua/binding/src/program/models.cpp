@@ -23,6 +23,7 @@ int describe_parameters(lua_State* L) {
     list.push_back(Value::Table{{"name", param.name},
                                 {"shape", to_list(param.shape)},
                                 {"numel", param.numel()},
+                                {"room", param.room},
                                 {"trainable", param.trainable},
                                 {"unit", model->info().units[param.unit].name}});
   }
@@ -86,6 +87,7 @@ void open_models(Module& module) {
       .method<set_trainable<true>>("unfreeze")
       .method<initialise>("initialise")
       .getter<&Model::options>("options")
+      .getter<[](const Model& model) { return to_list(model.info().inner_axes); }>("inner_axes")
       .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");
   module.type<Layer>();
 }

@@ -5,15 +5,16 @@ local core = require "zt.core"
 local ds = require "zt.deepspeed.config"
 local fail = require "zt.fail"
 local log = require "zt.log"
+local meshes = require "zt.deepspeed.engine.meshes"
 local units = require "zt.deepspeed.engine.units"
 
 local SCHEMA = {
-  {"model", "any", "a model, such as nn.gpt{...}, or function(mesh, experts) that returns one", required = true},
+  {"model", "any", "a model, such as nn.gpt{...}, or function(mesh, experts, cut) that returns one", required = true},
   {"config", "any", "DeepSpeed's JSON: a file's name, its text, or a table", required = true},
   {"optimizer", "Optimizer", "an optimizer, such as optim.adamw{...}; replaces the JSON's"},
   {"schedule", "any", "a schedule, such as optim.warmup_cosine{...}, or function(updates) -> rate; replaces the JSON's"},
   {"data", "any", "a stream of zt.data, which train_batch() reads"},
-  {"mesh", "Mesh", "from comm.mesh; when absent, all ranks are data parallel"},
+  {"mesh", "Mesh", "from comm.mesh; when absent, the engine makes it: ranks without another axis are data parallel"},
   {"axis", "Axis", "the mesh's data-parallel axis; dp when absent, joined with ep if that has several ranks"},
   {"replicate", "Axis", "the mesh's axis of copies of the shards, for mics_shard_size"},
   {"pipeline", "table", "a pipeline: {stages =, schedule =, partition =, chunks =}; the options of pipe.split"},
@@ -35,7 +36,7 @@ local build = {}
 
 local function check_model(model, what)
   if check.is("Model", model) then return end
-  fail("zt.initialize.model must be a Model, such as nn.gpt{...}, or function(mesh, experts) that returns one, %s %s", what,
+  fail("zt.initialize.model must be a Model, such as nn.gpt{...}, or function(mesh, experts, cut) that returns one, %s %s", what,
        check.type_name(model))
 end
 
@@ -53,50 +54,14 @@ local function check_schedule(schedule)
     .. "got %s", check.type_name(schedule))
 end
 
--- Returns the ranks that share experts in the script's own mesh: 1 if it has no axis ep.
-local function expert_ranks(mesh)
-  local has_axis, axis = pcall(function() return mesh.ep end)
-  return has_axis and axis and axis.size or 1
-end
-
--- Returns the axis of the ranks that have other samples.
-local function data_axis(mesh, has_experts, is_data_first)
-  if not has_experts then return mesh.dp end
-  return mesh:join(is_data_first and {"ep", "dp"} or {"dp", "ep"})
-end
-
-local function check_axes(options)
-  for _, name in ipairs {"axis", "replicate"} do
-    if options[name] and not options.mesh then fail("zt.initialize.%s is an axis of a mesh: give its mesh too", name) end
-  end
-  if options.mesh and not options.axis then options.axis = data_axis(options.mesh, expert_ranks(options.mesh) > 1) end
-end
-
--- Checks the option `pipeline`, and returns the number of ranks in each pipeline; 1 without one. The script's values replace the
--- configuration's.
-local function pipeline_stages(options)
-  local configured = ds.stages(options.config)
-  if not options.pipeline and (configured or 1) == 1 then return 1 end
+-- Checks the option `pipeline`, which a configuration with stages makes if there is none.
+local function check_pipeline(options)
+  if not options.pipeline and (ds.sizes(options.config).pp or 1) == 1 then return end
   options.pipeline = check.options("zt.initialize.pipeline", PIPELINE, options.pipeline or {})
-  local stages = options.pipeline.stages or configured or (options.mesh and options.mesh.pp.size)
-  if not stages then fail("zt.initialize.pipeline: give stages, the number of ranks of a pipeline") end
-  local ranks = options.mesh and options.mesh.pp.size * options.axis.size or core.world.size
-  if options.mesh and stages ~= options.mesh.pp.size or ranks % stages ~= 0 then
-    fail("%s.stages = %d does not fit %s", options.pipeline.stages and "zt.initialize.pipeline" or "pipeline", stages,
-         options.mesh and ("the axis pp of the mesh, which has %d ranks"):format(options.mesh.pp.size)
-         or ("%d ranks: give a divisor"):format(ranks))
-  end
-  options.pipeline.stages = stages
-  return stages
 end
 
-local function data_ranks(options, stages)
-  if not options.mesh then return core.world.size / stages end
-  return options.axis.size * (options.replicate and options.replicate.size or 1)
-end
-
-local function read_config(options, stages)
-  local context = {world = data_ranks(options, stages), strict = options.strict}
+local function read_config(options, sizes)
+  local context = {world = meshes.data_ranks(options, sizes), strict = options.strict}
   for key, value in pairs(options.auto) do context[key] = value end
   local own = options.optimizer
   if own then
@@ -109,53 +74,6 @@ local function read_config(options, stages)
   end
   for _, notice in ipairs(core.world.rank == 0 and config.notices or {}) do log.warn("%s: %s", notice.key, notice.text) end
   return config
-end
-
--- Fails if the script's own mesh has another number of ranks for the experts than the configuration, or if the configuration has
--- options of experts that no function of the script takes.
-local function check_experts(options, experts)
-  if not experts then return end
-  if options.mesh and expert_ranks(options.mesh) ~= experts.size then
-    fail("expert_parallel.autoep_size = %d, but the axis ep of the mesh has %d ranks: give one of them the other's size",
-         experts.size, expert_ranks(options.mesh))
-  end
-  if type(options.model) == "function" then return end
-  if not options.mesh and experts.size > 1 then
-    fail("expert_parallel.autoep_size = %d: the model's experts need the mesh: give model = function(mesh, experts) that returns "
-      .. "the model, with axis = mesh.ep in moe.layers; or give your own mesh, too", experts.size)
-  end
-  if experts.top_k or next(experts.router) then
-    fail "expert_parallel has options of the router, which the model's layers must take: give model = function(mesh, experts)"
-  end
-end
-
--- Returns the mesh, its data-parallel axis, and its axis of copies or nil. Fails if the script's own mesh has another number of
--- copies than the configuration.
-local function make_mesh(options, copies, stages, experts)
-  if not options.mesh then
-    local axes, order = {dp = -1}, {"dp"} -- neighbouring ranks share one copy, and one stage
-    if experts then
-      axes.ep = experts.size
-      table.insert(order, experts.data_first and 1 or 2, "ep")
-    end
-    if copies > 1 then
-      axes.replica = copies
-      table.insert(order, 1, "replica")
-    end
-    if options.pipeline then
-      axes.pp = stages
-      table.insert(order, 1, "pp")
-    end
-    axes.order = #order > 1 and order or nil
-    local mesh = require("zt.comm").mesh(axes)
-    return mesh, data_axis(mesh, experts ~= nil, experts and experts.data_first), copies > 1 and mesh.replica or nil
-  end
-  local given = options.replicate and options.replicate.size or 1
-  if given ~= copies then
-    fail("zt.initialize.replicate has %d ranks, but zero_optimization.mics_shard_size means %d copies: give an axis of that "
-      .. "size, or let the engine make the mesh", given, copies)
-  end
-  return options.mesh, options.axis, options.replicate
 end
 
 -- Returns the precision of the program: a name, or a table if the configuration gives the types of gradients.
@@ -236,23 +154,22 @@ function build.parts(value)
   if type(options.model) ~= "function" then check_model(options.model, "got") end
   check_data(options.data)
   check_schedule(options.schedule)
-  check_axes(options)
+  meshes.check_axes(options)
   options.config = ds.load(options.config)
-  local stages = pipeline_stages(options)
-  local config = read_config(options, stages)
-  check_experts(options, config.experts)
-  local parts = {data = options.data, config = config, stages = stages}
+  check_pipeline(options)
+  local sizes = meshes.sizes(options)
+  local config = read_config(options, sizes)
+  meshes.check_model(options, config, sizes)
+  local parts = {data = options.data, config = config, stages = sizes.pp}
   if config.reports.log_level then log.set_level(config.reports.log_level) end
   parts.optimizer = make_optimizer(options, config)
   parts.schedule = choose("schedule", options.schedule, config.schedule)
   local copies
-  parts.mesh, parts.axis, copies = make_mesh(options, config.zero.replicate or 1, stages, config.experts)
-  local experts = config.experts
+  parts.mesh, parts.axis, copies = meshes.make(options, config, sizes)
   parts.model = options.model
-  if type(options.model) == "function" then
-    parts.model = options.model(parts.mesh, experts and {top_k = experts.top_k, router = experts.router} or {router = {}})
-  end
+  if type(options.model) == "function" then parts.model = options.model(meshes.model_arguments(parts.mesh, config)) end
   check_model(parts.model, "and the function returned")
+  meshes.check_cuts(parts.model, sizes)
   local is_function = type(parts.schedule) == "function"
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
   parts.trainer = core.trainer(make_program(options, parts.model, config, parts.mesh, parts.axis, copies), {

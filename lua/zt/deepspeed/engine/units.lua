@@ -6,13 +6,13 @@ local ALIGN = 32 -- elements: in its unit, a parameter starts at a multiple of t
 
 local function aligned(numel) return math.ceil(numel / ALIGN) * ALIGN end
 
---- Returns the number of elements per unit of `model`, in the order of the model: {numel, ...}.
+--- Returns the number of elements per unit of `model` that a rank holds, in the order of the model: {numel, ...}.
 function units.sizes(model)
   local names, size_of = {}, {}
   for _, param in ipairs(model:parameters()) do
     local so_far = size_of[param.unit]
     if not so_far then names[#names + 1] = param.unit end
-    size_of[param.unit] = aligned(so_far or 0) + param.numel
+    size_of[param.unit] = aligned(so_far or 0) + param.room
   end
   local sizes = {}
   for index, name in ipairs(names) do sizes[index] = size_of[name] end

@@ -33,8 +33,8 @@ return {
      "`recompute.checkpoints`: layers are recomputed, each from its own input, whatever the number (`zt.recompute{every = 1}`); "
      .. "`false`: as if absent",
      at_least = 1, means = {[false] = hjson.null}, to = "recompute.checkpoints"},
-    {"partition_activations", "not_yet", "boolean",
-     "sharding kept inputs over the ranks of tensor parallelism; leave the key out", default = false},
+    {"partition_activations", "mapped", "boolean",
+     "`tensor.sequence_parallel`: with tensor parallelism, each rank keeps its share of the tokens"},
     {"cpu_checkpointing", "not_yet", "boolean",
      "kept inputs in host memory; keep fewer of them (number_checkpoints)", default = false},
     {"contiguous_memory_optimization", "refused", "boolean",

@@ -2,8 +2,9 @@
 
 local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: there is no graph to compile; remove the block"
 
-local CUT_MESSAGES = "messages between stages that are cut over the ranks of tensor parallelism; leave the key out"
-local TENSORS = "tensor parallelism; leave the block out"
+local CUT_MESSAGES = "`tensor.sequence_parallel`: with tensor parallelism, messages of stages have a rank's share of the tokens"
+local LAYERS_SAY = "layers say how they are cut: `tensor = mesh.tp` of nn.gpt and nn's layers, `cut` of nn.layer's parameters"
+local GIVE_MESH = "give `zt.initialize{mesh = comm.mesh{...}}`, with an axis tp"
 
 local SEARCH = "the model's list names its experts (`moe.layers`), so nothing is searched for"
 local KERNELS = "the experts' MLPs are one grouped matmul; this choice changes no number"
@@ -26,7 +27,9 @@ local EXPERTS = {
   {"load_balance_coeff", "refused", "number",
    "DeepSpeed refuses it too; give `moe.layers{router = {bias = true, bias_rate = x}}`"},
   {"expert_activation", "refused", "string", "give `moe.layers{activation = name}`"},
-  {"expert_tensor_parallel_size", "not_yet", "integer", "tensor parallelism within an expert; leave the key out", default = 1},
+  {"expert_tensor_parallel_size", "mapped", "integer",
+   "`experts.tensor_size`: 1 (when absent), or the ranks that share matrices; then `experts.tensor` of "
+   .. "`model = function(mesh, experts)` is the axis tp, for `moe.layers`", at_least = 1},
   {"async_split_plan", "refused", "boolean", "give `moe.layers{overlap = true}`", default = false},
   {"comm_backend", "refused", "string", "rows are sent by the backend of the mesh (`comm.mesh`); leave the key out",
    default = "comm"},
@@ -58,7 +61,11 @@ local COMPILE = {
   {"keep_all_input_tensors", "boolean", default = false}, {"passes", "list", default = {}},
 }
 
-local function cuts_tensors(block) return type(block.autotp_size) == "number" and block.autotp_size > 1 end
+local function cuts_tensors(block)
+  local tp = block.tp or block.tensor_parallel
+  local function is_cut(size) return type(size) == "number" and size > 1 end
+  return is_cut(block.autotp_size) or type(tp) == "table" and is_cut(tp.tp_size)
+end
 
 return {
   {path = "pipeline", fate = "mapped", text = "`pipe.split`, unless the script gives `pipeline`", rows = {
@@ -69,22 +76,35 @@ return {
     {"seed_layers", "always", "boolean", "a layer's random numbers depend on its position, on any mesh", agrees = "any"},
     {"activation_checkpoint_interval", "mapped", "integer", "`recompute.every`: layers are recomputed, each from its "
       .. "own input, whatever the number (`zt.recompute{every = 1}`); 0: none", at_least = 0},
-    {"pipe_partitioned", "not_yet", "boolean", CUT_MESSAGES, default = true},
-    {"grad_partitioned", "not_yet", "boolean", CUT_MESSAGES, default = true},
+    {"pipe_partitioned", "mapped", "boolean", CUT_MESSAGES},
+    {"grad_partitioned", "mapped", "boolean", CUT_MESSAGES},
     {"use_reentrant", "always", "boolean", "a layer is recomputed by an action of its own, not within autograd", agrees = "any"},
   }},
 
-  {path = "tensor_parallel", fate = "not_yet", text = TENSORS, is_on = cuts_tensors,
-   inherit = {
-     {"autotp_size", "integer", default = 0, off = {1}, at_least = 0}, {"dtype", "string"}, {"tp_overlap_comm", "boolean"},
-     {"vocab_parallel_lm_head", "boolean"}, {"vocab_parallel_ce_backend", "string"}, {"injection_policy_tuple", "list"},
-     {"preset_model", "string"}, {"keep_module_on_host", "boolean"},
-     {"replace_with_kernel_inject", "boolean", same = {"kernel_inject"}},
+  {path = "tensor_parallel", fate = "mapped", text = "`tensor`, for the mesh and for `model = function(mesh, experts, cut)`",
+   is_on = cuts_tensors, rows = {
+     {"autotp_size", "mapped", "integer", "`tensor.size`: the ranks along the mesh's axis tp; 0 or 1: none", at_least = 0},
+     {"tp_overlap_comm", "mapped", "boolean", "`tensor.overlap`, the option `overlap` of nn.gpt"},
+     {"dtype", "mapped", "string", "must agree with `precision.name`, which fp16.enabled and bf16.enabled choose",
+      is_dtype = true},
+     {"vocab_parallel_lm_head", "always", "boolean",
+      "the head and the embedding are cut as other matrices, and the loss gathers no logits", agrees = {true}},
+     {"vocab_parallel_ce_backend", "always", "string", "there is one loss of a cut vocabulary", one_of = {"torch", "liger"},
+      agrees = "any"},
+     {"preset_model", "refused", "string", LAYERS_SAY},
+     {"injection_policy_tuple", "refused", "list", LAYERS_SAY},
+     {"replace_with_kernel_inject", "refused", "boolean", "layers have their fused loops already; leave the key out",
+      default = false, same = {"kernel_inject"}},
+     {"keep_module_on_host", "always", "boolean", "each rank makes or loads its share of a parameter, never a whole model",
+      agrees = "any"},
    }},
-  {path = "tensor_parallel.tp", fate = "not_yet", text = TENSORS, same = {"tensor_parallel.tensor_parallel"},
-   inherit = {{"tp_size", "integer", default = 1}, {"tp_grain_size", "integer", default = 1}, {"mpu", "any"},
-              {"tp_group", "any"}}},
-  {path = "tensor_parallel.partition_config", fate = "not_yet", text = TENSORS,
+  {path = "tensor_parallel.tp", fate = "mapped", text = "`tensor`", same = {"tensor_parallel.tensor_parallel"}, rows = {
+    {"tp_size", "mapped", "integer", "`tensor.size`, if `autotp_size` is absent; else 1 or the same number", at_least = 1},
+    {"tp_grain_size", "always", "integer", "shares are of any size; DeepSpeed's training does not read the key either",
+     agrees = "any"},
+    {"mpu", "refused", "any", GIVE_MESH}, {"tp_group", "refused", "any", GIVE_MESH},
+  }},
+  {path = "tensor_parallel.partition_config", fate = "refused", text = LAYERS_SAY,
    inherit = {
      {"tp_size", "integer", default = 1}, {"layer_specs", "list"}, {"embedding_partition_dim", "integer"},
      {"lm_head_patterns", "list"}, {"use_default_specs", "boolean"}, {"strict_mode", "boolean"},

@@ -38,7 +38,8 @@ return {
     {"communication_data_type", "mapped", "string",
      "`communication_data_type` and `zero.reduce_dtype`: the type in which gradients are reduced",
      one_of = {"fp32", "fp16", "bf16"}, lower = true, to = "communication_data_type"},
-    {"seq_parallel_communication_data_type", "not_yet", "string", "sequence parallelism; leave the key out", default = "fp32",
+    {"seq_parallel_communication_data_type", "mapped", "string",
+     "`zero.reduce_dtype` instead of `communication_data_type`, if sequence_parallel_size is above 1",
      one_of = {"fp32", "fp16", "bf16"}, lower = true},
     {"disable_allgather", "refused", "boolean", "updated parameters must reach every rank; remove the key", default = false},
     {"steps_per_print", "mapped", "integer", "`reports.steps_per_print`: steps between two progress lines; `Infinity`: none",
@@ -65,7 +66,9 @@ return {
      "`experts.data_first`: neighbouring ranks differ in dp, not in ep"},
     {"data_parallel_size", "always", "integer", "data parallelism takes every rank that no other axis takes", at_least = 1,
      agrees = is_world, expected = "the number of data-parallel ranks"},
-    {"sequence_parallel_size", "not_yet", "integer", "sequence parallelism; leave the key out", default = 1, at_least = 1},
+    {"sequence_parallel_size", "mapped", "integer",
+     "`context`: the ranks along the mesh's axis cp, which share the tokens of each sample by Ulysses; for "
+     .. "`model = function(mesh, experts, cut)`", at_least = 1},
   }},
 
   {path = "timers", fate = "always", text = "times are taken in every step", rows = {}},

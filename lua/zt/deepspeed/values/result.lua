@@ -60,12 +60,48 @@ function result.precision(given)
   elseif is_bf16 and given["bf16.check_grad_overflow"] == false then
     out.on_nonfinite = "error"
   end
-  local params = given["data_types.param_dtype"]
-  if params and params ~= out.name then
-    fail("data_types.param_dtype = '%s' contradicts the precision %s, which fp16.enabled and bf16.enabled choose: leave it out",
-         params, out.name)
+  for _, key in ipairs {"data_types.param_dtype", "tensor_parallel.dtype"} do
+    local params = given[key]
+    if params and params ~= out.name then
+      fail("%s = '%s' contradicts the precision %s, which fp16.enabled and bf16.enabled choose: leave it out", key, params,
+           out.name)
+    end
   end
   return out
+end
+
+--- Returns the number of ranks that share matrices, 1 without tensor parallelism.
+function result.tensor_size(given)
+  return given["tensor_parallel.autotp_size"] or given["tensor_parallel.tp.tp_size"] or 1
+end
+
+-- The keys that share what one rank would hold whole: kept inputs, the messages of a pipeline, and their gradients.
+local SHARED = {"activation_checkpointing.partition_activations", "pipeline.pipe_partitioned", "pipeline.grad_partitioned"}
+
+--- Returns the field `tensor`; nil without tensor parallelism. Fails if two keys say different things.
+function result.tensor(given)
+  local size, other = result.tensor_size(given), given["tensor_parallel.tp.tp_size"]
+  if other and other ~= 1 and other ~= size then
+    fail("tensor_parallel.autotp_size = %d and tensor_parallel.tp.tp_size = %d are two numbers for the ranks that share "
+      .. "matrices: give one of them", size, other)
+  end
+  if size <= 1 then return nil end
+  local by_value = {}
+  for _, key in ipairs(SHARED) do
+    local value = given[key]
+    if value ~= nil then by_value[value] = by_value[value] or key end
+  end
+  if by_value[true] and by_value[false] then
+    fail("%s = true and %s = false contradict each other: both mean sequence parallelism, which shares kept inputs, messages and "
+      .. "their gradients alike; leave one of them out", by_value[true], by_value[false])
+  end
+  return {size = size, sequence_parallel = by_value[true] and true or nil, overlap = given["tensor_parallel.tp_overlap_comm"]}
+end
+
+--- Returns the field `context`; nil if no ranks share samples.
+function result.context(given)
+  local size = given.sequence_parallel_size or 1
+  return size > 1 and {size = size, method = "ulysses"} or nil
 end
 
 --- Returns the field `zero`. DeepSpeed gives bucket sizes in elements, the result gives bytes: elements x bytes of the type in
@@ -74,7 +110,8 @@ function result.zero(given, context, out)
   local zero = out.zero or {}
   zero.stage = given["zero_optimization.stage"] or 0
   zero.reduce_every = zero.stage < 2 and "step" or "micro_batch"
-  zero.reduce_dtype = out.communication_data_type
+  -- With sequence parallelism, DeepSpeed reads the type of its own key.
+  zero.reduce_dtype = out.context and given.seq_parallel_communication_data_type or out.communication_data_type
   local bucket = given["zero_optimization.reduce_bucket_size"]
   zero.bucket_bytes = bucket and bucket * BYTES[zero.reduce_dtype or zero.grad_dtype or "fp32"]
   local gather = given["zero_optimization.allgather_bucket_size"] or given.allgather_size
@@ -103,7 +140,8 @@ function result.experts(given, context)
   local router = {score = of "score_func", scale = of "route_scale", groups = of "num_expert_groups",
                   top_groups = of "num_limited_groups"}
   if norm ~= nil then router.normalise = norm and "selected" or "none" end
-  return {size = size, data_first = given.use_data_before_expert_parallelism or false, top_k = of "top_k", router = router}
+  return {size = size, data_first = given.use_data_before_expert_parallelism or false, top_k = of "top_k", router = router,
+          tensor_size = of "expert_tensor_parallel_size" or 1}
 end
 
 --- Returns the field `recompute`. Fails if both keys for it are given.

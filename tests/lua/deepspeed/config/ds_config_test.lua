@@ -162,10 +162,46 @@ function TestFates:test_refused_with_what_to_use_instead()
     ["zero_optimization: {zenflow: {}}"] = "zero_optimization.zenflow is refused: it applies most gradients late",
     ['optimizer: {type: "Adam", params: {max_grad_norm: 1}}'] =
       "optimizer.params.max_grad_norm = 1 is refused: DeepSpeed refuses it too; give gradient_clipping",
+    ['tensor_parallel: {autotp_size: 2, preset_model: "llama"}'] =
+      "tensor_parallel.preset_model = 'llama' is refused: layers say how they are cut: `tensor = mesh.tp` of nn.gpt",
+    ['tensor_parallel: {autotp_size: 2, injection_policy_tuple: ["o_proj"]}'] =
+      "tensor_parallel.injection_policy_tuple = a list is refused: layers say how they are cut",
+    ["tensor_parallel: {autotp_size: 2, partition_config: {use_default_specs: true}}"] =
+      "tensor_parallel.partition_config.use_default_specs = true is refused: layers say how they are cut",
+    ["tensor_parallel: {autotp_size: 2, kernel_inject: true}"] = "kernel_inject = true is refused: layers have their fused loops",
+    ['tensor_parallel: {autotp_size: 2, tp: {tp_group: "x"}}'] = "tp_group = 'x' is refused: give `zt.initialize{mesh =",
     ['gradient_allreduce_op: "sum"'] = "gradient_allreduce_op must be 'mean', got 'sum'",
   } do
     lu.assertErrorMsgContains(expected, with, more)
   end
+end
+
+function TestFates:test_keys_that_contradict_each_other()
+  for more, expected in pairs {
+    ["tensor_parallel: {autotp_size: 2, tp: {tp_size: 4}}"] =
+      "autotp_size = 2 and tensor_parallel.tp.tp_size = 4 are two numbers for the ranks that share matrices: give one of them",
+    ['tensor_parallel: {autotp_size: 2, dtype: "bf16"}'] = "tensor_parallel.dtype = 'bf16' contradicts the precision fp32",
+    ["tensor_parallel: {autotp_size: 2}, pipeline: {pipe_partitioned: true, grad_partitioned: false}"] =
+      "pipeline.pipe_partitioned = true and pipeline.grad_partitioned = false contradict each other: both mean sequence",
+    [ [[tensor_parallel: {autotp_size: 2}, pipeline: {pipe_partitioned: false},
+        activation_checkpointing: {partition_activations: true}]] ] =
+      "activation_checkpointing.partition_activations = true and pipeline.pipe_partitioned = false contradict each other",
+  } do
+    lu.assertErrorMsgContains(expected, with, more)
+  end
+end
+
+-- Without several ranks along an axis, keys of its sharing have no effect, and their notes say so.
+function TestFates:test_keys_without_their_feature()
+  local config = with [[pipeline: {pipe_partitioned: true}, seq_parallel_communication_data_type: "bf16",
+    activation_checkpointing: {partition_activations: true}]]
+  lu.assertNil(config.tensor)
+  lu.assertNil(config.zero.reduce_dtype)
+  lu.assertEquals({reason_of(config, "pipeline.pipe_partitioned")}, {"no effect without tensor_parallel", "mapped"})
+  lu.assertEquals({reason_of(config, "activation_checkpointing.partition_activations")},
+                  {"no effect without tensor_parallel", "mapped"})
+  lu.assertEquals({reason_of(config, "seq_parallel_communication_data_type")},
+                  {"no effect without sequence_parallel_size", "mapped"})
 end
 
 function TestFates:test_not_built_yet()
@@ -189,7 +225,7 @@ function TestFates:test_what_is_off_is_accepted()
     fp16: {enabled: false, loss_scale: 128}, flops_profiler: {enabled: false, top_modules: 3}, wandb: {project: "x"},
     zero_optimization: {stage: 1, offload_optimizer: {device: "none", pin_memory: false}, offload_param: null, zenflow: false},
     torch_autocast: {enabled: false, dtype: "bfloat16"}, elasticity: {enabled: false, max_train_batch_size: 4}, amp: {},
-    pipeline: {stages: "auto", seed_layers: false}, tensor_parallel: {autotp_size: 1, tp: {tp_size: 4}}, nebula: null]]
+    pipeline: {stages: "auto", seed_layers: false}, tensor_parallel: {autotp_size: 1, preset_model: "llama"}, nebula: null]]
   lu.assertEquals(config.precision, {name = "fp32", on_nonfinite = "skip", cast_inputs = false})
   lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "mapped"})
   lu.assertEquals({reason_of(config, "zero_optimization.offload_optimizer.pin_memory")}, {"off", "not_yet"})
