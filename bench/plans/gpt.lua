@@ -1,11 +1,14 @@
--- A GPT under data parallelism, for plans of published runs: see published_runs.py. Nothing is trained.
+-- A GPT on any mesh, for plans of published runs: see published_runs.py. Nothing is trained.
 --
 --   ztoolkit plan bench/plans/gpt.lua --ranks 64 --costs a100 --layers 32 --hidden 4096 --heads 32 --stage 3
+--   ztoolkit plan bench/plans/gpt.lua --ranks 512 --costs h100 --family llama --layers 80 --hidden 8192 --heads 64 --kv-heads 8 \
+--     --ffn 28672 --vocab 128256 --seq 8192 --tp 8 --sequence-parallel --pp 4 --micro-batches 16 --stage 1
 local zt = require "zt"
-local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+local comm, moe, nn, optim = require "zt.comm", require "zt.moe", require "zt.nn", require "zt.optim"
+local pipe, zero = require "zt.pipe", require "zt.zero"
 
 local o = zt.cli{
-  name = "gpt", about = "Plans a step of a GPT under data parallelism.",
+  name = "gpt", about = "Plans a step of a GPT.",
   options = {
     {"layers", 32, "blocks", at_least = 1}, {"hidden", 4096, "width", at_least = 1},
     {"heads", 32, "attention heads", at_least = 1},
@@ -13,7 +16,15 @@ local o = zt.cli{
     {"ffn", 0, "columns inside an MLP; 0: the family's default", at_least = 0},
     {"vocab", 32000, "tokens in the vocabulary", at_least = 1}, {"seq", 2048, "tokens per sample", at_least = 1},
     {"family", "gpt2", "kind of model", one_of = {"gpt2", "llama"}},
-    {"samples", 1, "samples per rank and micro-batch", at_least = 1},
+    {"experts", 0, "experts instead of each MLP; 0: none", at_least = 0}, {"top_k", 2, "experts per token", at_least = 1},
+    {"tp", 1, "ranks that share matrices", at_least = 1},
+    {"sequence_parallel", false, "they share the tokens between the matrices, too"},
+    {"cp", 1, "ranks that share the tokens of samples", at_least = 1},
+    {"method", "ring", "of attention over these", one_of = {"ring", "gather", "ulysses"}},
+    {"ep", 1, "ranks that share experts", at_least = 1},
+    {"pp", 1, "ranks of a pipeline", at_least = 1},
+    {"chunks", 1, "stages per rank; above 1, the schedule is interleaved", at_least = 1},
+    {"samples", 1, "samples per data-parallel rank and micro-batch", at_least = 1},
     {"micro_batches", 1, "micro-batches per step", at_least = 1},
     {"recompute", 0, "recompute every so many blocks; 0: none", at_least = 0},
     {"stage", 3, "ZeRO stage", one_of = {0, 1, 2, 3}},
@@ -21,14 +32,27 @@ local o = zt.cli{
   },
 }
 
-local mesh = comm.mesh{dp = -1}
+local mesh = comm.mesh{pp = o.pp, dp = -1, ep = o.ep, cp = o.cp, tp = o.tp}
+local is_llama = o.family == "llama"
+local function experts()
+  return moe.layers{
+    experts = o.experts, hidden = o.hidden, ffn = o.ffn, top_k = o.top_k, axis = mesh.ep,
+    activation = is_llama and "swiglu" or nil, bias = not is_llama,
+  }
+end
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, kv_heads = o.kv_heads > 0 and o.kv_heads or nil,
   ffn = o.ffn > 0 and o.ffn or nil, vocab = o.vocab, seq = o.seq, family = o.family,
+  tensor = mesh.tp, sequence_parallel = o.sequence_parallel, context = {axis = mesh.cp, method = o.method},
+  mlp = o.experts > 0 and experts or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
+if o.pp > 1 then
+  local schedule = o.chunks > 1 and "interleaved" or "one_f_one_b"
+  program = program:apply(pipe.split{axis = mesh.pp, schedule = schedule, chunks = o.chunks > 1 and o.chunks or nil})
+end
 if o.recompute > 0 then program = program:apply(zt.recompute{every = o.recompute}) end
-program = program:apply(zero.shard{stage = o.stage, axis = mesh.dp})
+program = program:apply(zero.shard{stage = o.stage, axis = mesh:join{"dp", "ep"}})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-4}, clip = 1})
 local tokens = zt.zeros({o.samples * o.micro_batches, o.seq}, {dtype = "int64"})
 trainer:step{tokens = tokens, labels = tokens}
