@@ -26,6 +26,7 @@ local o = zt.cli{
     {"chunks", 1, "stages per rank; above 1, the schedule is interleaved", at_least = 1},
     {"samples", 1, "samples per data-parallel rank and micro-batch", at_least = 1},
     {"micro_batches", 1, "micro-batches per step", at_least = 1},
+    {"selective", false, "recompute norms, attention and activations"},
     {"recompute", 0, "recompute every so many blocks; 0: none", at_least = 0},
     {"stage", 3, "ZeRO stage", one_of = {0, 1, 2, 3}},
     {"precision", "bf16", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
@@ -44,6 +45,7 @@ local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, kv_heads = o.kv_heads > 0 and o.kv_heads or nil,
   ffn = o.ffn > 0 and o.ffn or nil, vocab = o.vocab, seq = o.seq, family = o.family,
   tensor = mesh.tp, sequence_parallel = o.sequence_parallel, context = {axis = mesh.cp, method = o.method},
+  recompute = o.selective and "selective" or nil,
   mlp = o.experts > 0 and experts or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
@@ -52,7 +54,7 @@ if o.pp > 1 then
   program = program:apply(pipe.split{axis = mesh.pp, schedule = schedule, chunks = o.chunks > 1 and o.chunks or nil})
 end
 if o.recompute > 0 then program = program:apply(zt.recompute{every = o.recompute}) end
-program = program:apply(zero.shard{stage = o.stage, axis = mesh:join{"dp", "ep"}})
+program = program:apply(zero.shard{stage = o.stage, axis = o.ep > 1 and mesh:join{"dp", "ep"} or mesh.dp})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-4}, clip = 1})
 local tokens = zt.zeros({o.samples * o.micro_batches, o.seq}, {dtype = "int64"})
 trainer:step{tokens = tokens, labels = tokens}

@@ -23,11 +23,12 @@ local function lines_of(kind)
   end
   local assumed = {}
   for index, sentence in ipairs(kind.assumptions) do assumed[index] = "\n  assumes  " .. sentence end
-  return ("%s %s%s\n%s\n  actions  %s\n  sends    %s%s"):format(
+  return ("%s %s%s\n%s\n  actions  %s\n  sends    %s\n  along    %s%s"):format(
     kind.count == 1 and "rank" or "ranks", kind.ranks, kind.count > 1 and (" (%d alike)"):format(kind.count) or "",
     text.columns(rows),
     sorted(kind.actions, function(name, count) return ("%d %s"):format(count, name) end),
     sorted(kind.sent, function(name, bytes) return ("%s %s per step"):format(name, text.bytes(bytes)) end),
+    sorted(kind.along, function(axis, bytes) return ("%s %s"):format(axis, text.bytes(bytes)) end),
     table.concat(assumed))
 end
 

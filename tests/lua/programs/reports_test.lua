@@ -3,7 +3,7 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local nn, optim = require "zt.nn", require "zt.optim"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
 local small = require "support.small_mixture"
 
 local ranks = zt.world.size
@@ -42,6 +42,18 @@ function TestReports:test_reports_say_what_exchanges_send()
     lu.assertEquals(after:match("wire      " .. kind .. " (.-) sent per step and rank"),
                     sent[kind] and zt.human_bytes(sent[kind]))
   end
+end
+
+-- A block whose matrices are cut makes two sums over the ranks forward, and two backward.
+function TestReports:test_plans_say_what_is_sent_along_each_axis()
+  local mesh = comm.mesh{dp = 1, tp = ranks}
+  local gpt = nn.gpt{layers = 3, hidden = 16, heads = 4, vocab = 12, seq = 8, tensor = mesh.tp}
+  local trainer = zt.trainer(zt.program(gpt):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.sgd{lr = 0.1}})
+  local tokens = zt.zeros({2, 8}, {dtype = "int64"})
+  local plan = trainer:plan{tokens = tokens, labels = tokens}[1]
+  if ranks == 1 then return lu.assertEquals({plan.sent, plan.along}, {{}, {}}) end
+  lu.assertEquals(plan.sent.block, 3 * 4 * 2 * (ranks - 1) / ranks * 2 * 8 * 16 * 4)
+  lu.assertEquals(plan.along, {tp = plan.sent.block + plan.sent.embedding + plan.sent.lm_loss})
 end
 
 function TestReports:test_reports_say_which_promises_are_given_up()

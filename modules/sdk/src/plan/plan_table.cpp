@@ -83,6 +83,18 @@ std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProg
   return sent;
 }
 
+std::map<std::string, int64_t> sent_by_axis(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed) {
+  std::map<std::string, int64_t> along = rank.along;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    const RehearsedAction& action = rehearsed.actions[i];
+    for (const auto& [axis, bytes] : action.sent_along) along[axis] += bytes.collective + bytes.all_to_all;
+    const auto message = message_of(program.actions[i]);
+    if (message) along[fmt::format("{}", fmt::join(message->axes, "+"))] += action.sent;
+  }
+  std::erase_if(along, [](const auto& entry) { return entry.second == 0; });
+  return along;
+}
+
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
   const MeshShape shape = plan.program().coord().shape;
   const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {shape, 0});
@@ -106,11 +118,13 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;
     const std::map<std::string, int64_t> sent = sent_by_kind(rank, program, rehearsed, plan.model());
+    const std::map<std::string, int64_t> along = sent_by_axis(rank, program, rehearsed);
     kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},
                                  {"count", static_cast<int64_t>(ranks.size())},
                                  {"memory", Value::Table(memory.begin(), memory.end())},
                                  {"actions", Value::Table(rank.actions.begin(), rank.actions.end())},
                                  {"sent", Value::Table(sent.begin(), sent.end())},
+                                 {"along", Value::Table(along.begin(), along.end())},
                                  {"assumptions", std::move(assumptions)}});
   }
   return kinds;

@@ -20,8 +20,11 @@ std::map<std::string, int64_t> sent_by_kind(const RankPlan& rank, const RankProg
 // Returns what the plan assumes of the layers that the rank runs in `program`: sentences, each after the kind of the layer.
 std::set<std::string> assumptions_of(const RankProgram& program, const Plan& plan);
 
-// Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, assumptions}: tables by kind, and a
-// list of sentences about layers. `batch`: each rank's part of a global batch.
+// Returns the same bytes by mesh axis; of joined axes as "dp+cp".
+std::map<std::string, int64_t> sent_by_axis(const RankPlan& rank, const RankProgram& program, const Rehearsal& rehearsed);
+
+// Returns one entry for each kind of rank: {ranks = "0-511", count, memory, actions, sent, along, assumptions}: tables by kind,
+// one by axis, and a list of sentences about layers. `batch`: each rank's part of a global batch.
 Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch);
 
 }  // namespace zt

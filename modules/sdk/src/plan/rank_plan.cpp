@@ -51,7 +51,10 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   for (const Action& action : program.actions) {
     const std::string& name = kind(action.kind).name;
     ++plan.actions[name];
-    if (const int64_t bytes = cost_of(action, cost_basis(basis, coord, action)).sent_bytes; bytes > 0) plan.sent[name] += bytes;
+    if (const int64_t bytes = cost_of(action, cost_basis(basis, coord, action)).sent_bytes; bytes > 0) {
+      plan.sent[name] += bytes;
+      plan.along[fmt::format("{}", fmt::join(action.axes(), "+"))] += bytes;
+    }
   }
   for (const ResourceId type : resource_ids()) {
     if (const BytesOf* bytes = bytes_of(type)) plan.held.emplace_back(type_of(type).memory, (*bytes)(basis));

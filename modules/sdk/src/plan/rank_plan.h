@@ -17,6 +17,7 @@ namespace zt {
 struct RankPlan {
   std::map<std::string, int64_t> actions;  // number per step, by kind
   std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
+  std::map<std::string, int64_t> along;    // the same by axis, a joined one as "dp+cp"
   // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
   // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buffers (of passes, if they have
   // some), buckets (send buffers of gradients).
