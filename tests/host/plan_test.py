@@ -4,7 +4,7 @@ import json
 import re
 import unittest
 
-from host import HostTest, ztoolkit
+from host import SOURCE, HostTest, ztoolkit
 
 SCRIPT = """
 local zt = require "zt"
@@ -106,6 +106,32 @@ trainer:step{tokens = tokens, labels = tokens}
         self.assertEqual(plan["kinds"][0]["count"], 4096)
         self.assertEqual(plan["kinds"][0]["actions"]["STEP"], 130)
         self.assertGreater(plan["kinds"][0]["sent"]["UNSHARD"], 2 * parameters)
+
+    def test_ranks_that_share_matrices_and_layers(self):
+        """Llama-3 70B on 8 x 4 x 16 ranks beside the sums of docs/plans.md."""
+        hidden, queries, keys, ffn, vocab, tokens, tp, micro_batches, blocks = 8192, 64 * 128, 8 * 128, 28672, 128256, 8192, 8, 16, 21
+        result = ztoolkit("plan", SOURCE / "bench/plans/gpt.lua", "--ranks", 512, "--json", "--family", "llama", "--layers", 80, "--hidden", hidden,
+                          "--heads", 64, "--kv-heads", 8, "--ffn", ffn, "--vocab", vocab, "--seq", tokens, "--tp", tp, "--sequence-parallel",
+                          "--pp", 4, "--micro-batches", micro_batches, "--stage", 1)
+        self.assertEqual(result.status, 0, result.err)
+        kinds = json.loads(result.out)["kinds"]
+        self.assertEqual([kind["ranks"] for kind in kinds], ["0-127", "128-255", "256-383", "384-511"])
+        # The second stage has 21 blocks: a rank has an eighth of their matrices, and their norms. It owns a 16th of the former, and a
+        # 128th of the latter, whose gradients are summed over tp, too.
+        matrices, norms = blocks * hidden * (2 * queries + 2 * keys + 3 * ffn) // tp, blocks * 2 * hidden
+        owned = matrices / 16 + norms / 16 / tp
+        memory = kinds[1]["memory"]
+        for kind, count in (("parameters", 2 * (matrices + norms)), ("gradients", 4 * (matrices + norms)), ("master", 4 * owned),
+                            ("optimizer", 8 * owned)):
+            self.assertGreaterEqual(memory[kind], count)
+            self.assertLess(memory[kind], 1.001 * count, kind)  # units are padded to 256 elements per data-parallel rank
+        # It keeps a micro-batch more than the third stage.
+        share = tokens // tp
+        kept = 2 * 4 * share * hidden + 2 * tokens * (2 * queries + 2 * keys + 2 * ffn) // tp + 4 * tokens * 64 // tp + 4 * 2 * share
+        self.assertEqual(memory["activations"] - kinds[2]["memory"]["activations"], blocks * kept)
+        # A gather or reduce_scatter of all tokens: 4 forward, and backward 4 and 2 of the inputs of matrices.
+        self.assertEqual(kinds[1]["along"]["tp"], micro_batches * blocks * 10 * 2 * tokens * hidden * (tp - 1) // tp)
+        self.assertEqual(kinds[1]["along"]["pp"], micro_batches * 2 * 2 * share * hidden)
 
     def test_text(self):
         result = self.plan(1, 2, 128, 100, options=("--ranks", 4, "--rank", 2))

@@ -64,8 +64,8 @@ function TestCut:test_autotp()
   for stage = 0, 2 do
     for _, size in ipairs{"autotp_size: %d", "tp: {tp_size: %d, tp_grain_size: 8}", "autotp_size: %d, tp: {tp_size: 1}"} do
       local engine = engine_of(([[zero_optimization: {stage: %d}, tensor_parallel: {%s, dtype: "float32",
-        vocab_parallel_lm_head: true, tp_overlap_comm: true, keep_module_on_host: true, vocab_parallel_ce_backend: "torch", preset_model: null}
-        ]]):format(stage, size:format(shared)))
+        vocab_parallel_lm_head: true, tp_overlap_comm: true, keep_module_on_host: true, vocab_parallel_ce_backend: "torch",
+        preset_model: null}]]):format(stage, size:format(shared)))
       lu.assertEquals(engine.mesh.tp.size, shared)
       lu.assertEquals(engine:train_batch_size(), small.rows * ranks / shared)
       assert_trains_as(engine, mesh, {cut = {tensor = mesh.tp}, stage = stage})

@@ -56,6 +56,17 @@ function TestReports:test_plans_say_what_is_sent_along_each_axis()
   lu.assertEquals(plan.along, {tp = plan.sent.block + plan.sent.embedding + plan.sent.lm_loss})
 end
 
+-- Three heads on two ranks are two and one: the plan is that of the rank with two.
+function TestReports:test_plans_have_the_largest_share()
+  local mesh = comm.mesh{dp = 1, tp = ranks}
+  local gpt = nn.gpt{layers = 2, hidden = 12, heads = 3, vocab = 13, seq = 64, tensor = mesh.tp}
+  local trainer = zt.trainer(zt.program(gpt):apply(zero.shard{axis = mesh.dp}), {optimizer = optim.sgd{lr = 0.1}})
+  local tokens = zt.zeros({2, 64}, {dtype = "int64"})
+  local batch = {tokens = tokens, labels = tokens}
+  local planned, own = trainer:plan(batch)[1].memory.activations, trainer:predict_activations(batch)
+  if mesh.tp.rank == 0 then lu.assertEquals(planned, own) else lu.assertTrue(planned > own) end
+end
+
 function TestReports:test_reports_say_which_promises_are_given_up()
   local function given_up(router)
     local lines = {}
