@@ -1,7 +1,8 @@
 --- The global batch of a step, a pure function of the case and the step.
 --
 -- It consists of pieces, one per micro-batch of every data-parallel rank. Piece p has `rows[p % #rows + 1]` samples and
--- `seq[p % #seq + 1]` tokens per sample. No token of a piece in `empty` is valid.
+-- `seq[p % #seq + 1]` tokens per sample. No token of a piece in `empty` is valid, nor are those in the ranges {first, last} of
+-- `ignored`. With `packed`, samples consist of documents.
 local zt = require "zt"
 
 local batches = {}
@@ -22,6 +23,27 @@ local function is_among(list, value)
   return false
 end
 
+local function is_within(ranges, place)
+  for _, range in ipairs(ranges or {}) do
+    if place >= range[1] and place <= range[2] then return true end
+  end
+  return false
+end
+
+-- Adds the fields of packed documents, which begin at random tokens.
+local function add_documents(piece, draw, rows, seq)
+  local segments, positions = {}, {}
+  for i = 1, rows do
+    segments[i], positions[i] = {0}, {0}
+    for j = 2, seq do
+      local is_first = draw() < 0.12
+      segments[i][j] = segments[i][j - 1] + (is_first and 1 or 0)
+      positions[i][j] = is_first and 0 or positions[i][j - 1] + 1
+    end
+  end
+  piece.segments, piece.positions = zt.tensor(segments, {dtype = "int64"}), zt.tensor(positions, {dtype = "int64"})
+end
+
 local function piece_of(case, step, p, is_full)
   local rows, seq = case.rows[p % #case.rows + 1], is_full and case.seq[1] or case.seq[p % #case.seq + 1]
   local tokens, labels, index = {}, {}, 0
@@ -35,16 +57,19 @@ local function piece_of(case, step, p, is_full)
     for j = 1, seq do
       tokens[i][j] = math.floor(draw() * case.vocab)
       labels[i][j] = (is_empty or draw() < 0.2) and IGNORED or math.floor(draw() * case.vocab)
+      if is_within(case.ignored, j - 1) then labels[i][j] = IGNORED end
     end
   end
   -- At least one token of each step is valid.
   if p == 0 and not is_empty then labels[1][1] = tokens[1][1] end
   local factor, wanted = {}, {}
   for i = 1, rows do factor[i], wanted[i] = draw() + 0.5, draw() < 0.5 and 1 or 0 end
-  return {
+  local piece = {
     tokens = zt.tensor(tokens, {dtype = "int64"}), labels = zt.tensor(labels, {dtype = "int64"}),
     factor = zt.tensor(factor, {dtype = "float64"}), wanted = zt.tensor(wanted, {dtype = "float64"}),
   }
+  if case.packed then add_documents(piece, draw, rows, seq) end
+  return piece
 end
 
 --- Returns the list of `count` pieces from `first`. `is_full`: all with the longest sequence, and none is empty.

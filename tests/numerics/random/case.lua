@@ -155,6 +155,7 @@ end
 function random.run(case, variant)
   local run = start_run(case, variant, layouts.of_variant(case, variant, case.layout))
   local outcome = outcomes.new()
+  outcomes.begin(outcome, run)
   for step = 0, math.min(case.steps, variant.steps or case.steps) - 1 do
     local wrong
     for _, name in ipairs(case.events and case.events[step + 1] or {}) do

@@ -140,6 +140,56 @@ function layers.metric()
   return zt.metric("square", function(out) return out.h:to "float64":square():sum(), out.h:numel() end, {inputs = {"h"}})
 end
 
+--- Returns the options `tensor`, `sequence_parallel` and, as a function of the method, `context` of layers on this mesh. They are
+--- nil on one rank. `how`: {sequence = whether ranks share tokens of the stream, layout =}.
+function layers.cut(mesh, how)
+  local tp, cp = mesh.tp, mesh.cp
+  local function context(method) return cp and {axis = cp, method = method, layout = how.layout} or nil end
+  return tp, tp and how.sequence or nil, context
+end
+
+--- A gated MLP in Lua whose `inner` columns are cut over the axis `tp`, if it is given.
+function layers.cut_mlp(tp, hidden, inner, seed)
+  local function param(shape, number, dim, groups)
+    local whole = values(shape, seed + number, 0.5)
+    return tp and {values = whole, cut = {axis = tp, dim = dim, groups = groups}} or whole
+  end
+  return nn.layer{
+    kind = "cut_mlp", tensor_axes = {tp},
+    params = {up = param({2 * inner, hidden}, 1, 0, {inner, inner}), bias = param({2 * inner}, 2, 0, {inner, inner}),
+              down = param({hidden, inner}, 3, 1)},
+    forward = function(self, h, ctx)
+      local both, own = zt.linear(tp and ctx:copy_to(tp, h) or h, self.up, self.bias), self.bias:size(0) / 2
+      local part = zt.linear(zt.silu(both:narrow(2, 0, own)) * both:narrow(2, own, own), self.down)
+      return tp and ctx:reduce_from(tp, part) or part
+    end,
+  }
+end
+
+--- Two matrices with dropout between them, whose `inner` columns are cut over the axis `tp`, if it is given.
+function layers.cut_pair(tp, hidden, inner)
+  local function split(name) return tp and name or nil end
+  return {
+    {"up", nn.linear{["in"] = hidden, out = inner, std = 0.4, tensor = tp, split = split "out"}},
+    {"dropout", nn.dropout{p = 0.1, tensor = tp, columns = tp and inner or nil}},
+    {"down", nn.linear{["in"] = inner, out = hidden, std = 0.4, tensor = tp, split = split "in"}},
+  }
+end
+
+--- h + tanh(w * the mean of all tokens of the sample). `context`: how tokens are cut, or nil.
+function layers.token_mean(context, hidden, seed)
+  local axis = context and context.axis
+  return nn.layer{
+    kind = "token_mean", context = context and {axis = axis, layout = context.layout},
+    params = {w = values({hidden}, seed, 0.8)},
+    forward = function(self, h, ctx)
+      local sum = h:sum(1, true)
+      if not axis then return h + (sum / h:size(1) * self.w):tanh() end
+      return h + (ctx:copy_to(axis, ctx:reduce_from(axis, sum)) / ctx.tokens.total * self.w):tanh()
+    end,
+  }
+end
+
 --- h * (1 + a number that follows from a statistic).
 function layers.tally() return ranks.tally() end
 

@@ -1,24 +1,28 @@
 --- How a case is laid out over the ranks: meshes, passes, and which variants have which layout.
 --
 -- A layout is {axes = {{"pp", 2}, {"dp", 2}}, micro_batches =, shard = {stage =, ...}, passes = function(mesh) ... end}. Axes are
--- named pp, dp, ep and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which these are
--- joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements.
+-- named pp, dp, ep, cp, tp and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which
+-- these are joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements. `backend` is
+-- that of the mesh.
 local zt = require "zt"
 local zero = require "zt.zero"
 
 local layouts = {}
 
---- Returns the number of ranks that see different data or, with `all`, of all ranks.
+-- Axes whose ranks see the same samples.
+local SAME_SAMPLES = {pp = true, cp = true, tp = true}
+
+--- Returns the number of ranks that see different samples or, with `all`, of all ranks.
 function layouts.size(layout, all)
   local size = 1
   for _, axis in ipairs(layout.axes or {}) do
-    if all or axis[1] ~= "pp" then size = size * axis[2] end
+    if all or not SAME_SAMPLES[axis[1]] then size = size * axis[2] end
   end
   return size
 end
 
 function layouts.mesh_options(layout)
-  local options = {order = {}, timeout = 30}
+  local options = {order = {}, timeout = 30, backend = layout.backend}
   for i, axis in ipairs(layout.axes) do
     options.order[i] = axis[1]
     options[axis[1]] = axis[2]
@@ -46,17 +50,17 @@ local function is_in_order(layout, names)
   return table.concat(in_mesh, " ") == table.concat(names, " ")
 end
 
--- The axes whose ranks have different data, in the order of samples: that of the mesh, or of axes joined in another one.
+-- The axes whose ranks have different samples, in their order: that of the mesh, or of axes joined in another one.
 local function data_axes(layout)
   if not layout.joined or is_in_order(layout, layout.joined) then
-    return names_of(layout, function(name) return name ~= "pp" end)
+    return names_of(layout, function(name) return not SAME_SAMPLES[name] end)
   end
   local names = layout.joins_replicas and {} or names_of(layout, function(name) return name == "replica" end)
   for _, name in ipairs(layout.joined) do names[#names + 1] = name end
   return names
 end
 
---- Returns the number of ranks with different data, and this rank's place among them.
+--- Returns the number of ranks with different samples, and this rank's place among them.
 function layouts.data_ranks(layout, mesh)
   local names = data_axes(layout)
   if #names == 0 then return 1, 0 end
@@ -133,13 +137,14 @@ local function is_power_of_two(n)
 end
 
 --- Returns the layout without a pipeline, recompute or sharding, whose bits must be those of `layout`: all sums have the same
---- order. Groups of replicas sum in the order of one axis if each group is contiguous and a power of two of ranks, and no sum is
---- rounded to 16 bits in between; else the replicas stay.
+--- order. Groups of replicas sum in the order of one axis if each group is contiguous and a power of two of ranks, no sum is
+--- rounded to 16 bits in between, and no ranks share tokens or matrices; else the replicas stay.
 function layouts.plain(layout)
   local plain = {axes = {}, micro_batches = layout.micro_batches, eval_micro_batches = layout.eval_micro_batches}
-  local shard, replicas_at, is_even = layout.shard or {}, nil, true
+  local shard, replicas_at, is_even, is_cut = layout.shard or {}, nil, true, false
   for _, axis in ipairs(layout.axes or {}) do
     if axis[1] ~= "pp" then plain.axes[#plain.axes + 1] = axis end
+    is_cut = is_cut or (axis[1] ~= "pp" and SAME_SAMPLES[axis[1]])
     if axis[1] == "replica" then replicas_at = #plain.axes
     elseif axis[1] ~= "pp" then is_even = is_even and is_power_of_two(axis[2]) end
   end
@@ -148,7 +153,7 @@ function layouts.plain(layout)
   plain.joined = layout.joined
   if not replicas_at then return plain end
   local sums_in_16_bits = shard.grad_dtype or shard.reduce_dtype
-  if replicas_at > 1 or not is_even or shard.reduce_every ~= "step" or sums_in_16_bits then
+  if replicas_at > 1 or not is_even or is_cut or shard.reduce_every ~= "step" or sums_in_16_bits then
     plain.shard.stage = 1
     return plain
   end

@@ -8,7 +8,7 @@ package.path = here .. "/?.lua;" .. package.path
 package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
 local zt = require "zt"
 local draw_case, faults, oracle = require "draw.case", require "faults", require "oracle"
-local counts, render, shrink = require "counts", require "render", require "shrink"
+local counts, render, suite = require "counts", require "render", require "suite"
 
 local options = zt.cli{
   name = "random cases", about = "Runs random cases of models, layouts and passes, and says which fail.",
@@ -37,73 +37,8 @@ local function case_of(seed, fault)
   return case
 end
 
-local function script_of(case, failure)
-  local ranks = require("draw.layout").ranks(case.layout)
-  return render.script(case, {
-    ("Seed %d, %s: %s"):format(case.seed, failure.check, failure.text:gsub("\n.*", ""):sub(1, 300)),
-    ("Run it: ztoolkit run --threads %d FILE; its reference: ztoolkit run FILE"):format(ranks),
-  })
-end
-
-local function report(case, failure)
-  print(("seed %d fails, %s: %s"):format(case.seed, failure.check, failure.text))
-  local small, why, runs = case, failure, 0
-  if options.shrink > 0 then small, why, runs = shrink.run(case, failure, oracle.check, options.shrink) end
-  print(("after %d smaller cases:\n%s"):format(runs, script_of(small, why)))
-end
-
--- Squared distances of first gradients from the exact ones, by precision: of the cases, and of one rank.
-local distances = {}
-
--- In fp16 a gradient may overflow: then it has no distance.
-local function is_overflow(mine, one) return mine ~= mine or one ~= one or mine == math.huge or one == math.huge end
-
-local function add_distances(case, result)
-  if not oracle.has_distance(case) then return end
-  local sums = distances[case.precision] or {cases = 0, mine = 0, one = 0}
-  distances[case.precision] = sums
-  local mine, one = oracle.distances(case, result)
-  if case.precision == "fp16" and is_overflow(mine, one) then return end
-  sums.cases, sums.mine, sums.one = sums.cases + 1, sums.mine + mine, sums.one + one
-end
-
--- The promise: at most twice the distance of one rank. The rounding errors of a single case are random, so many are summed.
-local function check_distances()
-  local failed = 0
-  for precision, sums in pairs(distances) do
-    local is_near = sums.mine <= 4 * sums.one
-    if sums.cases >= 10 and not is_near then
-      failed = failed + 1
-      print(("%s: the first gradients of %d cases are further from fp64 than twice those of one rank: %.3g and %.3g")
-        :format(precision, sums.cases, math.sqrt(sums.mine), math.sqrt(sums.one)))
-    end
-  end
-  return failed
-end
-
 local function run_cases()
-  local failed, checked, begin = 0, 0, zt.now()
-  for seed = options.first, last do
-    local case = case_of(seed)
-    local failure, result = oracle.check(case)
-    if failure then
-      failed = failed + 1
-      report(case, failure)
-    else
-      add_distances(case, result)
-      checked = checked + result.differences
-    end
-    -- If the process ends within a case, the last such line says where to look.
-    if seed % 25 == 24 then
-      print(("%d cases are done"):format(seed - options.first + 1))
-      collectgarbage()
-    end
-    io.stdout:flush()
-  end
-  failed = failed + check_distances()
-  local form = "%d cases, %d failed, %d parameters compared with finite differences, %.1f s"
-  print(form:format(options.count, failed, checked, zt.now() - begin))
-  return failed == 0
+  return suite.run(options.count, function(i) return case_of(options.first + i - 1) end, options.shrink)
 end
 
 -- Returns whether a case finds the fault, with that case and its failure.
@@ -127,7 +62,7 @@ end
 
 local function find_and_shrink(fault)
   local is_found, case, failure = find(fault)
-  if is_found then report(case, failure) end
+  if is_found then suite.report(case, failure, options.shrink) end
   return is_found
 end
 

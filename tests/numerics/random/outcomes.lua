@@ -68,6 +68,11 @@ function outcomes.add_step(outcome, result, run)
   outcome.gradients[#outcome.gradients + 1], outcome.trainable = flat(run.trainer, trainable(run.model), run.trainer.gradient)
 end
 
+--- Sets the values that the parameters begin with.
+function outcomes.begin(outcome, run)
+  outcome.start, outcome.parameters = flat(run.trainer, run.trainer:parameters(), run.trainer.master)
+end
+
 --- Returns the outcome of a run that has ended.
 function outcomes.finish(outcome, run)
   outcome.weights, outcome.parameters = flat(run.trainer, run.trainer:parameters(), run.trainer.master)

@@ -83,7 +83,7 @@ end
 
 local function layout_lines(case, name, layout, add)
   local head = {}
-  for _, key in ipairs{"axes", "micro_batches", "eval_micro_batches", "joined", "shard", "lua_reduce"} do
+  for _, key in ipairs{"axes", "micro_batches", "eval_micro_batches", "joined", "shard", "lua_reduce", "backend"} do
     if layout[key] then head[#head + 1] = key .. " = " .. code_of(layout[key]) end
   end
   local passes = passes_code(case, layout)
@@ -97,8 +97,12 @@ local function model_lines(case, add)
   local used = {}
   for _, item in ipairs(case.items) do used[item.again or item.is_local and item.name or ""] = true end
   add "  model = function(mesh)"
+  if case.cut then add("    local tp, sp, context = layers.cut(mesh, %s)", code_of(case.cut)) end
+  local cut = case.cut and ", tensor = tp, sequence_parallel = sp" or ""
   local is_tied = case.is_tied
-  local embedding = ("nn.embedding{vocab = %d, hidden = %d, std = 0.5}"):format(case.vocab, case.hidden)
+  local first = (case.positions and ", positions = %d" or ""):format(case.positions)
+    .. (case.dropout and ", dropout = %.14g" or ""):format(case.dropout) .. cut
+  local embedding = ("nn.embedding{vocab = %d, hidden = %d, std = 0.5%s}"):format(case.vocab, case.hidden, first)
   if is_tied then add("    local embedding = %s", embedding) end
   for _, item in ipairs(case.items) do
     if item.param then add("    local %s = %s", item.param, item.code)
@@ -113,7 +117,7 @@ local function model_lines(case, add)
     end
   end
   add('      {"head", nn.lm_loss{vocab = %d, hidden = %d, norm = "%s", %s%s}}}', case.vocab, case.hidden, case.norm,
-    is_tied and "tied = embedding" or "std = 0.4", case.head_tile and (", tile = %d"):format(case.head_tile) or "")
+    is_tied and "tied = embedding" or "std = 0.4", case.head_tile and (", tile = %d"):format(case.head_tile) or "", cut)
   add "  end,"
 end
 
@@ -143,6 +147,7 @@ function render.script(case, notes)
   add("  rows = %s, seq = %s, empty = %s, reference_in_one = %s,", code_of(case.rows), code_of(case.seq), code_of(case.empty),
     case.reference_in_one)
   add("  events = %s, mistake = %s,", code_of(case.events), code_of(case.mistake))
+  if case.packed or case.ignored then add("  packed = %s, ignored = %s,", case.packed, code_of(case.ignored)) end
   if case.fault then add("  fault = %q,", case.fault) end
   model_lines(case, add)
   layout_lines(case, "layout", case.layout, add)

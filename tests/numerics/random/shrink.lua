@@ -63,7 +63,7 @@ end
 
 -- Keeps the numbers of empty pieces in range.
 local function fit(small)
-  local pieces, empty = #small.rows * draw_layout.ranks(small.layout) / draw_layout.size(small.layout, "pp"), {}
+  local pieces, empty = #small.rows * draw_layout.data_ranks(small.layout), {}
   for _, p in ipairs(small.empty) do
     if p < pieces then empty[#empty + 1] = p end
   end

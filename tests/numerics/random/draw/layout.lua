@@ -127,4 +127,10 @@ function draw_layout.ranks(layout)
   return ranks
 end
 
+--- Returns the number of ranks of the layout that have other samples.
+function draw_layout.data_ranks(layout)
+  local size = draw_layout.size
+  return draw_layout.ranks(layout) / (size(layout, "pp") * size(layout, "cp") * size(layout, "tp"))
+end
+
 return draw_layout

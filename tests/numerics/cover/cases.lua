@@ -1,0 +1,99 @@
+--- Makes a case of the random tests from a combination of the cover.
+local dimensions = require "dimensions"
+local stream = require "draw.stream"
+
+local cases = {}
+
+local HIDDEN, POSITIONS = 12, 33
+
+local STYLES = {
+  gpt2 = {norm = "layernorm", bias = true, rotary = false, activation = "gelu_tanh", ffn = 14},
+  llama = {norm = "rmsnorm", bias = false, rotary = true, activation = "swiglu", ffn = 9},
+  qk_norm = {norm = "rmsnorm", bias = false, rotary = true, activation = "swiglu", ffn = 11, qk_norm = true},
+}
+
+local function block_options(of)
+  local how = {heads = of.heads, kv_heads = of.kv_heads, window = of.window, dropout = of.dropout}
+  how.head_dim = HIDDEN / of.heads
+  for key, value in pairs(STYLES[of.style]) do how[key] = value end
+  how.method = of.context:match "%a+" or "ring"
+  return how
+end
+
+-- The layers of the second block's MLP, in place of that of an nn.block.
+local inner = {}
+
+function inner.lua(seed)
+  return {stream.lua_mlp("mlp", HIDDEN, 7, seed), stream.token_mean("mean", HIDDEN, seed + 5), stream.pair("pair", HIDDEN, 10)}
+end
+
+function inner.experts(seed, sizes)
+  local may_lose = sizes.cp == 1 -- a router's losses are sums per sample
+  local router = may_lose and seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid"'
+  local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, axis = mesh.ep, ffn = 5, router = {std = 0.7, %s}}")
+    :format(HIDDEN, router)
+  return {{name = "experts", kind = "mixture", positions = 4, code = code}}
+end
+
+local function items_of(of, seed, sizes)
+  local how = block_options(of)
+  local items = {stream.block("one", HIDDEN, how)}
+  local make = inner[of.mlp]
+  if not make then
+    items[2] = stream.block("two", HIDDEN, how)
+    return items
+  end
+  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed, sizes))) do items[#items + 1] = item end
+  return items
+end
+
+-- The range {first, last} of share `index` of `total` tokens in `parts` shares.
+local function share(total, parts, index)
+  return {math.ceil(index * total / parts), math.ceil((index + 1) * total / parts) - 1}
+end
+
+-- The tokens of the last rank, as ranges {first, last}.
+local function last_ranks_tokens(of, cp)
+  if of.context:find "contiguous" then return {share(of.tokens, cp, cp - 1)} end
+  return {share(of.tokens, 2 * cp, cp - 1), share(of.tokens, 2 * cp, cp)}
+end
+
+local function layout_of(of, sizes)
+  local layout = {
+    axes = {}, micro_batches = 2, eval_micro_batches = 1, shard = {stage = of.stage, reduce_every = "step"},
+    recompute = of.recompute == "full" and 1 or nil, backend = of.backend,
+  }
+  for name in of.order:gmatch "%a+" do
+    local is_optional = name == "pp" or name == "ep"
+    if sizes[name] > 1 or not is_optional then layout.axes[#layout.axes + 1] = {name, sizes[name]} end
+  end
+  if sizes.pp > 1 then layout.split = {schedule = {name = of.pipeline}, partition = "uniform"} end
+  return layout
+end
+
+--- Returns the case of combination number `number`, from 0.
+function cases.of(combination, number)
+  local of, sizes = combination, dimensions.sizes(combination)
+  local case = {
+    seed = number, vocab = of.vocab, hidden = HIDDEN, steps = 3, by_hand = false, frozen = {},
+    cut = {sequence = of.tensor:find "sequence" ~= nil, layout = of.context:match "%a+$" or "balanced"},
+    items = items_of(of, number, sizes), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
+    positions = of.style == "gpt2" and POSITIONS or nil, dropout = of.dropout > 0 and of.dropout or nil,
+    rows = {1, 1}, seq = {of.tokens}, empty = {}, ignored = of.ignored and last_ranks_tokens(of, sizes.cp) or nil,
+    reference_in_one = number % 2 == 0, events = {{}, {"evaluate"}, number % 4 == 0 and {"infer", "generate"} or {}},
+    precision = of.precision, optimizer = {"adamw", {lr = 0.01, weight_decay = 0.1}}, clip = of.clip,
+  }
+  case.layout = layout_of(of, sizes)
+  return case
+end
+
+--- Returns a line that says what the combination is.
+function cases.text(combination)
+  local parts = {}
+  for _, dimension in ipairs(dimensions.list) do
+    parts[#parts + 1] = dimension[1] .. " " .. tostring(combination[dimension[1]])
+  end
+  return table.concat(parts, ", ")
+end
+
+return cases

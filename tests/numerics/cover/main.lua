@@ -1,0 +1,70 @@
+-- Runs the cover of cut layers: cases in which each pair of values of two dimensions (dimensions.lua) occurs. The random tests'
+-- oracle says which fail.
+--
+--   ztoolkit run tests/numerics/cover/main.lua                         all cases of the cover
+--   ztoolkit run tests/numerics/cover/main.lua --part 1 --parts 4      every fourth case, from the second
+--   ztoolkit run tests/numerics/cover/main.lua --exhaustive            also products of dimensions, and 500 random combinations
+--   ztoolkit run tests/numerics/cover/main.lua --list                  prints the combinations
+local here = arg[0]:match "^(.*)/" or "."
+package.path = ("%s/?.lua;%s/../random/?.lua;"):format(here, here) .. package.path
+package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
+local zt = require "zt"
+local array, cases, dimensions = require "array", require "cases", require "dimensions"
+local render, suite = require "render", require "suite"
+
+local options = zt.cli{
+  name = "cover", about = "Runs cases in which each pair of values of two dimensions of cut layers occurs.",
+  options = {
+    {"part", 0, "the part of the cases to run, from 0", at_least = 0},
+    {"parts", 1, "into how many parts the cases are divided", at_least = 1},
+    {"only", nil, "run the case of this number only", type = "integer"},
+    {"exhaustive", false, "also run products of dimensions, and 500 random combinations"},
+    {"shrink", 200, "most runs to make a failing case smaller; 0: print it as it is", at_least = 0},
+    {"list", false, "print the combinations, and run nothing"},
+    {"show", false, "print the scripts of the cases, and run nothing"},
+  },
+}
+zt.set_log_level "error"
+if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
+
+local SEED, RANDOM = 3, 500
+
+-- Dimensions that change the same code: all their values are combined.
+local PRODUCTS = {{"tensor", "context", "pipeline"}, {"tensor", "context", "stage"}, {"tensor", "heads", "kv_heads", "style"},
+                  {"context", "tokens", "packed", "window"}}
+
+local function combinations()
+  local found = array.pairwise(dimensions.list, dimensions.is_allowed, SEED)
+  if not options.exhaustive then return found end
+  local function add(more)
+    for _, combination in ipairs(more) do found[#found + 1] = combination end
+  end
+  for i, names in ipairs(PRODUCTS) do add(array.product(dimensions.list, names, dimensions.is_allowed, SEED + i)) end
+  add(array.random(dimensions.list, dimensions.is_allowed, SEED, RANDOM))
+  return found
+end
+
+-- Returns the cases of this part.
+local function wanted(all)
+  local found = {}
+  for number = 0, #all - 1 do
+    local is_mine = number % options.parts == options.part
+    if options.only then is_mine = number == options.only end
+    if is_mine then found[#found + 1] = {number = number, combination = all[number + 1]} end
+  end
+  return found
+end
+
+local all = combinations()
+local mine = wanted(all)
+local function case_at(i) return cases.of(mine[i].combination, mine[i].number) end
+
+local missing = array.missing(dimensions.list, dimensions.is_allowed, all)
+if #missing > 0 then error(("%d pairs occur in no case, such as %s"):format(#missing, missing[1]), 0) end
+local form = "%d cases, of which %d run here; %d pairs of values occur"
+print(form:format(#all, #mine, array.pairs(dimensions.list, dimensions.is_allowed)))
+if options.list then
+  for _, each in ipairs(mine) do print(("case %d: %s"):format(each.number, cases.text(each.combination))) end
+elseif options.show then
+  for i, each in ipairs(mine) do print(render.script(case_at(i), {"Case " .. each.number, cases.text(each.combination)})) end
+elseif not suite.run(#mine, case_at, options.shrink) then os.exit(1) end

@@ -1,0 +1,62 @@
+--- Makes the items of a residual stream whose matrices and tokens may be cut over ranks: blocks, and layers between the halves of
+-- a block. Their codes use the locals `tp`, `sp` and `context` that render.lua makes of `case.cut`.
+local stream = {}
+
+local function list(parts, ...)
+  for _, part in ipairs{...} do parts[#parts + 1] = part end
+  return parts
+end
+
+-- Code of the options of attention. `how`: {heads =, kv_heads =, head_dim =, norm =, bias =, rotary =, qk_norm =, window =,
+-- dropout =, method =}.
+local function attention_options(hidden, how)
+  local form = "hidden = %d, heads = %d, kv_heads = %d, head_dim = %d"
+  local parts = {form:format(hidden, how.heads, how.kv_heads, how.head_dim)}
+  list(parts, ("norm = %q, bias = %s, rotary = %s"):format(how.norm, how.bias, how.rotary))
+  if how.qk_norm then list(parts, "qk_norm = true") end
+  if how.window > 0 then list(parts, "window = " .. how.window) end
+  if how.dropout > 0 then list(parts, ("dropout = %.14g"):format(how.dropout)) end
+  list(parts, "std = 0.3, tensor = tp, sequence_parallel = sp", ("context = context %q"):format(how.method))
+  return table.concat(parts, ", ")
+end
+
+--- Returns the item of a block. `how` has the options of its attention, `ffn` and `activation`.
+function stream.block(name, hidden, how)
+  local code = ("nn.block{%s, ffn = %d, activation = %q}"):format(attention_options(hidden, how), how.ffn, how.activation)
+  return {name = name, kind = "cut block", positions = 1, code = code}
+end
+
+--- Returns the items of a block with `inner` between its halves, which reads and outputs h of all its tokens.
+function stream.around(name, hidden, how, inner)
+  local first = {
+    name = name .. "_attention", kind = "cut attention_block", positions = 1,
+    code = ("nn.attention_block{%s}"):format(attention_options(hidden, how)),
+  }
+  local last = {
+    name = name .. "_add", kind = "residual", positions = 1, needs = {first.name},
+    code = ("nn.residual{dropout = %.14g, tensor = tp, sequence_parallel = sp}"):format(how.dropout),
+  }
+  first.with = last.name
+  return list(list({first}, unpack(inner)), last)
+end
+
+--- Returns the item of an MLP in Lua.
+function stream.lua_mlp(name, hidden, inner, seed)
+  local code = ("layers.cut_mlp(tp, %d, %d, %d)"):format(hidden, inner, seed)
+  return {name = name, kind = "cut mlp in Lua", positions = 1, code = code}
+end
+
+--- Returns the item of two matrices with dropout between them.
+function stream.pair(name, hidden, inner)
+  return {name = name, kind = "cut pair", positions = 3, code = ("layers.cut_pair(tp, %d, %d)"):format(hidden, inner)}
+end
+
+--- Returns the item of a layer that mixes all tokens of a sample.
+function stream.token_mean(name, hidden, seed)
+  return {
+    name = name, kind = "mean of cut tokens", positions = 1,
+    code = ('layers.token_mean(context "ring", %d, %d)'):format(hidden, seed),
+  }
+end
+
+return stream

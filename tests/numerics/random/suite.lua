@@ -1,0 +1,83 @@
+--- Runs cases one after the other, prints what fails, and sums distances from fp64 over all of them.
+local zt = require "zt"
+local draw_layout, oracle, render, shrink = require "draw.layout", require "oracle", require "render", require "shrink"
+
+local suite = {}
+
+-- The largest distance of first gradients from fp64, as a multiple of that of one rank. Ranks that share matrices or tokens also
+-- round the parts of sums that they exchange.
+local FURTHEST, FURTHEST_IN_PARTS = 2, {bf16 = 2.5}
+
+local function script_of(case, failure)
+  local ranks = draw_layout.ranks(case.layout)
+  return render.script(case, {
+    ("Seed %d, %s: %s"):format(case.seed, failure.check, failure.text:gsub("\n.*", ""):sub(1, 300)),
+    ("Run it: ztoolkit run --threads %d FILE; its reference: ztoolkit run FILE"):format(ranks),
+  })
+end
+
+--- Prints a failure, and a smaller case that fails in the same way. `most`: runs to find it; 0: the case as it is.
+function suite.report(case, failure, most)
+  print(("seed %d fails, %s: %s"):format(case.seed, failure.check, failure.text))
+  local small, why, runs = case, failure, 0
+  if most > 0 then small, why, runs = shrink.run(case, failure, oracle.check, most) end
+  print(("after %d smaller cases:\n%s"):format(runs, script_of(small, why)))
+end
+
+-- In fp16 a gradient may overflow: then it has no distance.
+local function is_overflow(mine, one) return mine ~= mine or one ~= one or mine == math.huge or one == math.huge end
+
+-- Adds squared distances of the first gradients from the exact ones: of the case, and of one rank.
+local function add_distances(distances, case, result)
+  if not oracle.has_distance(case) then return end
+  local kind = case.precision .. (case.cut and ", cut" or "")
+  local most = case.cut and FURTHEST_IN_PARTS[case.precision] or FURTHEST
+  local sums = distances[kind] or {cases = 0, mine = 0, one = 0, most = most}
+  distances[kind] = sums
+  local mine, one = oracle.distances(case, result)
+  if case.precision == "fp16" and is_overflow(mine, one) then return end
+  sums.cases, sums.mine, sums.one = sums.cases + 1, sums.mine + mine, sums.one + one
+end
+
+-- The rounding errors of a single case are random, so many are summed. Returns how many kinds of cases are too far.
+local function check_distances(distances)
+  local failed = 0
+  for kind, sums in pairs(distances) do
+    local is_near = sums.mine <= sums.most ^ 2 * sums.one
+    if sums.cases >= 10 and not is_near then
+      failed = failed + 1
+      print(("%s: the first gradients of %d cases are further from fp64 than %g times those of one rank: %.3g and %.3g")
+        :format(kind, sums.cases, sums.most, math.sqrt(sums.mine), math.sqrt(sums.one)))
+    end
+  end
+  return failed
+end
+
+--- Runs the cases that `case_at(i)` returns for i = 1 .. count. `most`: runs to make a failing case smaller. Returns whether all
+--- passed.
+function suite.run(count, case_at, most)
+  local failed, checked, begin, distances = 0, 0, zt.now(), {}
+  for i = 1, count do
+    local case = case_at(i)
+    local failure, result = oracle.check(case)
+    if failure then
+      failed = failed + 1
+      suite.report(case, failure, most)
+    else
+      add_distances(distances, case, result)
+      checked = checked + result.differences
+    end
+    -- If the process ends within a case, the last such line says where to look.
+    if i % 25 == 0 then
+      print(("%d cases are done"):format(i))
+      collectgarbage()
+    end
+    io.stdout:flush()
+  end
+  failed = failed + check_distances(distances)
+  local form = "%d cases, %d failed, %d parameters compared with finite differences, %.1f s"
+  print(form:format(count, failed, checked, zt.now() - begin))
+  return failed == 0
+end
+
+return suite
