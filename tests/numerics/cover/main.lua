@@ -4,13 +4,14 @@
 --   ztoolkit run tests/numerics/cover/main.lua                         all cases of the cover
 --   ztoolkit run tests/numerics/cover/main.lua --part 1 --parts 4      every fourth case, from the second
 --   ztoolkit run tests/numerics/cover/main.lua --exhaustive            also products of dimensions, and 500 random combinations
+--   ztoolkit run tests/numerics/cover/main.lua --fault norms_of_heads_see_same_data
 --   ztoolkit run tests/numerics/cover/main.lua --list                  prints the combinations
 local here = arg[0]:match "^(.*)/" or "."
 package.path = ("%s/?.lua;%s/../random/?.lua;"):format(here, here) .. package.path
 package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
 local zt = require "zt"
 local array, cases, dimensions = require "array", require "cases", require "dimensions"
-local render, suite = require "render", require "suite"
+local faults, oracle, render, suite = require "faults", require "oracle", require "render", require "suite"
 
 local options = zt.cli{
   name = "cover", about = "Runs cases in which each pair of values of two dimensions of cut layers occurs.",
@@ -20,6 +21,8 @@ local options = zt.cli{
     {"only", nil, "run the case of this number only", type = "integer"},
     {"exhaustive", false, "also run products of dimensions, and 500 random combinations"},
     {"shrink", 200, "most runs to make a failing case smaller; 0: print it as it is", at_least = 0},
+    {"fault", nil, "plant this fault of the random tests into the cases that can show it, and fail unless each finds it",
+     type = "string"},
     {"list", false, "print the combinations, and run nothing"},
     {"show", false, "print the scripts of the cases, and run nothing"},
   },
@@ -59,6 +62,22 @@ local all = combinations()
 local mine = wanted(all)
 local function case_at(i) return cases.of(mine[i].combination, mine[i].number) end
 
+-- Returns whether the fault is found by each case that can show it.
+local function all_find(fault)
+  local tried, found = 0, 0
+  for i, each in ipairs(mine) do
+    local case = case_at(i)
+    if faults.list[fault].fits(case) then
+      local failure = oracle.check(suite.with_fault(case, fault))
+      local is_found = failure ~= nil and failure.check ~= "error"
+      tried, found = tried + 1, found + (is_found and 1 or 0)
+      print(("case %d: %s"):format(each.number, failure and failure.check .. ": " .. failure.text or "does not find it"))
+    end
+  end
+  print(("%d of %d cases that can show the fault '%s' find it"):format(found, tried, fault))
+  return tried > 0 and found == tried
+end
+
 local missing = array.missing(dimensions.list, dimensions.is_allowed, all)
 if #missing > 0 then error(("%d pairs occur in no case, such as %s"):format(#missing, missing[1]), 0) end
 local form = "%d cases, of which %d run here; %d pairs of values occur"
@@ -67,4 +86,6 @@ if options.list then
   for _, each in ipairs(mine) do print(("case %d: %s"):format(each.number, cases.text(each.combination))) end
 elseif options.show then
   for i, each in ipairs(mine) do print(render.script(case_at(i), {"Case " .. each.number, cases.text(each.combination)})) end
+elseif options.fault then
+  if not all_find(options.fault) then os.exit(1) end
 elseif not suite.run(#mine, case_at, options.shrink) then os.exit(1) end

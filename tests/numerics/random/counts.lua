@@ -21,6 +21,8 @@ local function items_of(case, found)
   found.mixture = nil
   found["tied head"] = case.is_tied
   found["tiled head"] = case.head_tile ~= nil
+  found["tokens of the stream in shares"] = case.cut and case.cut.sequence
+  found["packed documents"] = case.packed
 end
 
 local function layout_of(layout, found)
@@ -35,7 +37,7 @@ local function layout_of(layout, found)
   for key, value in pairs(layout.shard or {}) do
     if key == "stage" then found["stage " .. value] = true else found["shard " .. key] = true end
   end
-  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined"} do found[key] = layout[key] ~= nil end
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend"} do found[key] = layout[key] ~= nil end
 end
 
 local function features_of(case)

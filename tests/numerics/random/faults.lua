@@ -2,6 +2,7 @@
 --- The product has no part in this.
 local zt = require "zt"
 local nn = require "zt.nn"
+local placements = require "placements"
 
 local faults = {active = nil}
 
@@ -74,18 +75,25 @@ end
 -- By name: fits(case), whether a case can show it; plant(program, mesh, layout), or layer(h, ctx), the wrong form of the layer.
 faults.list = {}
 
+local function leave_out_a_sum()
+  local at
+  return edited(function(list, action)
+    if action.kind == "COUNT" then at = nil end
+    local is_first = action.kind == "REDUCE_GRAD" and not at
+    if is_first then at = action.target list[#list + 1] = save_sum(at) end
+    list[#list + 1] = action
+    if is_first then list[#list + 1] = restore_sum(at) end
+  end, {save_sum, restore_sum})
+end
+
 faults.list.sum_left_out = {
   fits = function(case) return has_whole_sums(case) and data_ranks(case.layout) > 1 end,
-  plant = function()
-    local at
-    return edited(function(list, action)
-      if action.kind == "COUNT" then at = nil end
-      local is_first = action.kind == "REDUCE_GRAD" and not at
-      if is_first then at = action.target list[#list + 1] = save_sum(at) end
-      list[#list + 1] = action
-      if is_first then list[#list + 1] = restore_sum(at) end
-    end, {save_sum, restore_sum})
-  end,
+  plant = leave_out_a_sum,
+}
+
+faults.list.sum_over_tokens_left_out = {
+  fits = function(case) return has_whole_sums(case) and size(case.layout, "cp") > 1 end,
+  plant = leave_out_a_sum,
 }
 
 faults.list.factor_of_dp = {
@@ -207,12 +215,14 @@ faults.list.wrong_slot = {
   end,
 }
 
--- Dropout with the masks of other samples, on all ranks but the first.
-faults.list.wrong_first_sample = {
-  fits = function(case) return data_ranks(case.layout) > 1 end,
-  has_dropout = true,
-  layer = function(h, mask) return h * (zt.world.rank > 0 and mask:roll({1}, {1}) or mask) end,
-}
+-- Dropout with the masks of other samples and tokens, on all ranks but the first.
+local function masks_of_others(fits)
+  local function layer(h, mask) return h * (zt.world.rank > 0 and mask:roll({1}, {1}) or mask) end
+  return {fits = fits, has_dropout = true, layer = layer}
+end
+
+faults.list.wrong_first_sample = masks_of_others(function(case) return data_ranks(case.layout) > 1 end)
+faults.list.wrong_first_token = masks_of_others(function(case) return size(case.layout, "cp") > 1 end)
 
 local function chooses_experts(case)
   for _, item in ipairs(case.items) do
@@ -240,6 +250,13 @@ faults.list.state_lost_on_load = {
     for key, values in pairs(trainer:optimizer_state(name)) do trainer:set_optimizer_state(name, key, values:mul(0.5)) end
   end,
 }
+
+for name, fault in pairs(placements.list) do faults.list[name] = fault end
+
+--- Returns zt.nn, with layers that forget placements where such a fault is active.
+function faults.nn()
+  return placements.falsified(nn, function() return faults.list[faults.active] end)
+end
 
 --- Returns the names in order.
 function faults.names()

@@ -86,7 +86,8 @@ end
 --- h, and a loss term: the sum of w * h^2 over the valid tokens, or over the samples with their factor in the batch.
 function layers.penalty(hidden, term, per, seed)
   return nn.layer{
-    kind = "penalty", io = {losses = {[term] = per}}, params = {w = values({hidden}, seed, 0.2)},
+    kind = "penalty", io = {losses = {[term] = {per = per, adds_over_tokens = per == "sample"}}},
+    params = {w = values({hidden}, seed, 0.2)},
     count = function(batch) return per == "token" and batch "labels":ge(0):sum():item() or 0 end,
     forward = function(self, h, ctx)
       if ctx.mode == "generate" then return h end

@@ -29,12 +29,7 @@ local last = options.first + options.count - 1
 -- Returns the case of a seed, with the layer of a fault before its head.
 local function case_of(seed, fault)
   local case = draw_case.draw(seed)
-  if fault then
-    case.fault = fault
-    local code = ('require("faults").layer(%q)'):format(fault)
-    case.items[#case.items + 1] = {name = "fault", kind = "fault", positions = 1, code = code}
-  end
-  return case
+  return fault and suite.with_fault(case, fault) or case
 end
 
 local function run_cases()

@@ -191,6 +191,15 @@ local function check(case)
   return {exact = exact[1], mine = laid_out[1][2], script = script, differences = differences}
 end
 
+--- Throws, with a message that begins with `what`, unless two outcomes have the same bits.
+function oracle.expect_equal(what, mine, other)
+  local is_equal, failure = pcall(function()
+    check_steps(what, mine, other, 0, 1e9)
+    check_rest(what, mine, other, 0)
+  end)
+  if not is_equal then error(what .. ": " .. (type(failure) == "table" and failure.text or failure), 0) end
+end
+
 --- Returns nil and what is known of the case, or its failure {check =, text =}.
 function oracle.check(case)
   local ok, result = pcall(check, case)

@@ -71,12 +71,15 @@ local function fit(small)
   small.layout.eval_micro_batches = 1
 end
 
+-- Axes by which the code of layers names them.
+local stays = {ep = true, tp = true, cp = true}
+
 -- Sets the size of an axis; `pp` of size 1 goes with its schedule.
 local function set_axis(small, name, size)
   for i, axis in ipairs(small.layout.axes) do
     if axis[1] == name then
       axis[2] = size
-      if size == 1 and name ~= "ep" and (name ~= "dp" or not small.layout.shard) then table.remove(small.layout.axes, i) end
+      if size == 1 and not stays[name] and (name ~= "dp" or not small.layout.shard) then table.remove(small.layout.axes, i) end
       break
     end
   end
@@ -109,7 +112,7 @@ local function add_layouts(case, candidates)
       fit(small)
     end)
   end
-  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined"} do
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend"} do
     try(function(small)
       if small.layout[key] == nil then return false end
       small.layout[key] = nil
@@ -154,18 +157,25 @@ end
 
 local simpler = {
   precision = "fp64", clip = 0, by_hand = false, frozen = {}, is_tied = false, norm = "none", empty = {},
-  optimizer = {"sgd", {lr = 0.05}},
+  optimizer = {"sgd", {lr = 0.05}}, packed = false, dropout = 0,
 }
+
+-- The least that ranks can share in any layout.
+local function fewest_tokens(case)
+  local function needed(layout) return 2 * draw_layout.size(layout, "cp") end
+  return case.cut and math.max(needed(case.layout), case.second and needed(case.second) or 0) or 1
+end
 
 local function add_options(case, candidates)
   for _, key in ipairs(sorted_keys(simpler)) do
     local value = simpler[key]
-    local is_simple = case[key] == value or (type(value) == "table" and #case[key] == 0)
+    local is_simple = case[key] == nil or case[key] == value or (type(value) == "table" and #case[key] == 0)
     if key == "optimizer" then is_simple = case.optimizer[1] == "sgd" end
     if not is_simple then candidates[#candidates + 1] = changed(case, function(small) small[key] = copy(value) end) end
   end
-  if #case.seq > 1 or case.seq[1] > 1 then
-    candidates[#candidates + 1] = changed(case, function(small) small.seq = {math.ceil(case.seq[1] / 2)} end)
+  if #case.seq > 1 or case.seq[1] > fewest_tokens(case) then
+    local fewer = math.max(fewest_tokens(case), math.ceil(case.seq[1] / 2))
+    candidates[#candidates + 1] = changed(case, function(small) small.seq = {fewer} end)
   end
   local most = 0
   for _, rows in ipairs(case.rows) do most = math.max(most, rows) end

@@ -1,6 +1,7 @@
 --- Runs cases one after the other, prints what fails, and sums distances from fp64 over all of them.
 local zt = require "zt"
-local draw_layout, oracle, render, shrink = require "draw.layout", require "oracle", require "render", require "shrink"
+local draw_layout, faults, oracle = require "draw.layout", require "faults", require "oracle"
+local render, shrink = require "render", require "shrink"
 
 local suite = {}
 
@@ -14,6 +15,17 @@ local function script_of(case, failure)
     ("Seed %d, %s: %s"):format(case.seed, failure.check, failure.text:gsub("\n.*", ""):sub(1, 300)),
     ("Run it: ztoolkit run --threads %d FILE; its reference: ztoolkit run FILE"):format(ranks),
   })
+end
+
+--- Returns the case with a planted fault. Its layer, if it is one, stands before the head.
+function suite.with_fault(case, fault)
+  case.fault = fault
+  if not faults.list[fault].layer then return case end
+  local code = ('require("faults").layer(%q)'):format(fault)
+  local item = {name = "fault", kind = "fault", positions = 1, code = code}
+  local is_shared = case.cut and case.cut.sequence -- then the last layer outputs some tokens only
+  table.insert(case.items, #case.items + (is_shared and 0 or 1), item)
+  return case
 end
 
 --- Prints a failure, and a smaller case that fails in the same way. `most`: runs to find it; 0: the case as it is.

@@ -1,6 +1,6 @@
 --- Draws a whole case, plain data that depends on the seed alone. render.lua makes a script of it.
 local Dice = require "draw.dice"
-local draw_layout, draw_model = require "draw.layout", require "draw.model"
+local draw_cut, draw_layout, draw_model = require "draw.cut", require "draw.layout", require "draw.model"
 
 local draw_case = {}
 
@@ -120,6 +120,7 @@ function draw_case.draw(seed)
   end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)
+  draw_cut.draw(case, ranks)
   return case
 end
 

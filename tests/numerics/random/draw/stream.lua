@@ -7,22 +7,33 @@ local function list(parts, ...)
   return parts
 end
 
--- Code of the options of attention. `how`: {heads =, kv_heads =, head_dim =, norm =, bias =, rotary =, qk_norm =, window =,
+-- Code of the options of attention. `how`: {heads =, kv_heads =, head_dim =, bias =, rotary =, qk_norm =, window =,
 -- dropout =, method =}.
 local function attention_options(hidden, how)
   local form = "hidden = %d, heads = %d, kv_heads = %d, head_dim = %d"
   local parts = {form:format(hidden, how.heads, how.kv_heads, how.head_dim)}
-  list(parts, ("norm = %q, bias = %s, rotary = %s"):format(how.norm, how.bias, how.rotary))
+  list(parts, ("bias = %s, rotary = %s"):format(how.bias, how.rotary))
   if how.qk_norm then list(parts, "qk_norm = true") end
   if how.window > 0 then list(parts, "window = " .. how.window) end
   if how.dropout > 0 then list(parts, ("dropout = %.14g"):format(how.dropout)) end
-  list(parts, "std = 0.3, tensor = tp, sequence_parallel = sp", ("context = context %q"):format(how.method))
+  list(parts, "std = 0.3, tensor = tp", ("context = context %q"):format(how.method))
   return table.concat(parts, ", ")
+end
+
+-- Code of the options of a layer of the stream. With `how.is_inner` it sees all tokens.
+local function stream_options(hidden, how)
+  local own = ("norm = %q%s"):format(how.norm, how.is_inner and "" or ", sequence_parallel = sp")
+  return attention_options(hidden, how) .. ", " .. own
+end
+
+--- Returns the item of attention without a residual.
+function stream.attention(name, hidden, how)
+  return {name = name, kind = "cut attention", positions = 1, code = ("nn.attention{%s}"):format(attention_options(hidden, how))}
 end
 
 --- Returns the item of a block. `how` has the options of its attention, `ffn` and `activation`.
 function stream.block(name, hidden, how)
-  local code = ("nn.block{%s, ffn = %d, activation = %q}"):format(attention_options(hidden, how), how.ffn, how.activation)
+  local code = ("nn.block{%s, ffn = %d, activation = %q}"):format(stream_options(hidden, how), how.ffn, how.activation)
   return {name = name, kind = "cut block", positions = 1, code = code}
 end
 
@@ -30,13 +41,12 @@ end
 function stream.around(name, hidden, how, inner)
   local first = {
     name = name .. "_attention", kind = "cut attention_block", positions = 1,
-    code = ("nn.attention_block{%s}"):format(attention_options(hidden, how)),
+    code = ("nn.attention_block{%s}"):format(stream_options(hidden, how)),
   }
   local last = {
     name = name .. "_add", kind = "residual", positions = 1, needs = {first.name},
     code = ("nn.residual{dropout = %.14g, tensor = tp, sequence_parallel = sp}"):format(how.dropout),
   }
-  first.with = last.name
   return list(list({first}, unpack(inner)), last)
 end
 

@@ -10,6 +10,7 @@
 #include "zt/base/error.h"
 #include "zt/lua/runtime.h"
 #include "zt/lua/state.h"
+#include "zt/model/layer.h"
 #include "zt/model/param.h"
 
 namespace zt::test {
@@ -109,6 +110,21 @@ int param(lua_State* L) {
   return 1;
 }
 
+// falsify(layer, end_of_name, axis): takes away what parameters of the layer with such names state of the axis, as if a module had
+// forgotten it. Returns the layer and the number of these parameters.
+int falsify(lua_State* L) {
+  const auto layer = lua::check<Layer>(L, 1);
+  const std::string end = lua::check_string(L, 2), axis = lua::check_string(L, 3);
+  int64_t forgotten = 0;
+  for (const auto& param : layer->params()) {
+    if (!param->name.ends_with(end)) continue;
+    forgotten += static_cast<int64_t>(std::erase_if(param->placements, [&](const AxisPlacement& on) { return on.axis == axis; }));
+  }
+  lua_pushvalue(L, 1);
+  lua::push(L, forgotten);
+  return 2;
+}
+
 int tally(lua_State* L) {
   lua::push(L, make_tally());
   return 1;
@@ -120,5 +136,6 @@ int tally(lua_State* L) {
 
 ZT_LUA_MODULE(ranks) {
   using namespace zt::test;
-  module.function<run>("run").function<task>("task").function<give>("give").function<param>("param").function<tally>("tally");
+  module.function<run>("run").function<task>("task").function<give>("give").function<param>("param");
+  module.function<falsify>("falsify").function<tally>("tally");
 }
