@@ -1,6 +1,9 @@
 // Times only the GEMMs of a GPT's training step. train_vs_products.py compares a step's time with them.
 //
-//   products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS
+//   products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS [PARTS]
+//
+// With PARTS, matrices, heads and vocabulary are cut into so many parts, as by tensor parallelism, and the GEMMs are those of one
+// rank. Without heads, HEADS = 0, it leaves out attention.
 //
 // Each layer has its own weights, inputs and gradients, and the GEMMs run in a step's order, so the cache holds the same data as
 // in a step. After an untimed pass it repeats for SECONDS and prints JSON {"linear": [...], "attention": [...]}, the seconds of
@@ -66,17 +69,30 @@ struct Attention {
   }
 };
 
-std::vector<Linear> linears_of(int64_t layers, int64_t hidden, int64_t vocab, int64_t rows, at::ScalarType dtype) {
+struct Shape {
+  int64_t layers = 0, hidden = 0, heads = 0, vocab = 0, seq = 0, samples = 0, parts = 1;
+};
+
+std::vector<Linear> linears_of(const Shape& shape, at::ScalarType dtype) {
   std::vector<Linear> linears;
-  const auto add = [&](int64_t in, int64_t out) { linears.emplace_back(rows, in, out, dtype); };
-  for (int64_t layer = 0; layer < layers; ++layer) {
-    add(hidden, 3 * hidden);
-    add(hidden, hidden);
-    add(hidden, 4 * hidden);
-    add(4 * hidden, hidden);
+  const int64_t hidden = shape.hidden, cut = hidden / shape.parts;
+  const auto add = [&](int64_t in, int64_t out) { linears.emplace_back(shape.seq * shape.samples, in, out, dtype); };
+  for (int64_t layer = 0; layer < shape.layers; ++layer) {
+    add(hidden, 3 * cut);
+    add(cut, hidden);
+    add(hidden, 4 * cut);
+    add(4 * cut, hidden);
   }
-  add(hidden, vocab);
+  add(hidden, shape.vocab / shape.parts);
   return linears;
+}
+
+std::vector<Attention> attentions_of(const Shape& shape) {
+  std::vector<Attention> attentions;
+  if (shape.heads == 0) return attentions;
+  const int64_t heads = shape.heads / shape.parts, width = shape.hidden / shape.heads;
+  for (int64_t layer = 0; layer < shape.layers; ++layer) attentions.emplace_back(shape.samples * heads, shape.seq, width);
+  return attentions;
 }
 
 void pass(const std::vector<Linear>& linears) {
@@ -89,17 +105,21 @@ void pass(std::vector<Attention>& attentions) {
 }
 
 int run(const std::vector<std::string>& words) {
-  if (words.size() != 9 || (words[1] != "float32" && words[1] != "bfloat16")) {
-    fmt::print(stderr, "products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS\n");
+  if (words.size() < 9 || words.size() > 10 || (words[1] != "float32" && words[1] != "bfloat16")) {
+    fmt::print(stderr, "products_bench float32|bfloat16 LAYERS HIDDEN HEADS VOCAB SEQ SAMPLES SECONDS [PARTS]\n");
     return 2;
   }
   const auto number = [&](size_t place) { return static_cast<int64_t>(std::atoll(words[place].c_str())); };
-  const int64_t layers = number(2), hidden = number(3), heads = number(4), seq = number(6), samples = number(7);
+  const Shape shape{number(2), number(3), number(4), number(5), number(6), number(7), words.size() > 9 ? number(9) : 1};
+  if (shape.parts < 1 || shape.hidden % shape.parts || shape.heads % shape.parts || shape.vocab % shape.parts) {
+    fmt::print(stderr, "products_bench: {} parts do not divide the width {}, the {} heads and the {} tokens of the vocabulary\n",
+               shape.parts, shape.hidden, shape.heads, shape.vocab);
+    return 2;
+  }
   register_gemm_providers();
   const at::NoGradGuard no_grad;
-  const auto linears = linears_of(layers, hidden, number(5), seq * samples, words[1] == "float32" ? at::kFloat : at::kBFloat16);
-  std::vector<Attention> attentions;
-  for (int64_t layer = 0; layer < layers; ++layer) attentions.emplace_back(samples * heads, seq, hidden / heads);
+  const auto linears = linears_of(shape, words[1] == "float32" ? at::kFloat : at::kBFloat16);
+  std::vector<Attention> attentions = attentions_of(shape);
   pass(linears);
   pass(attentions);
   std::vector<double> linear, attention;

@@ -75,7 +75,7 @@ def deepspeed(options, folder):
 
     python, variables = deepspeed_venv.deepspeed_python(), deepspeed_venv.variables()
     port, log = str(train_vs.free_port()), folder / "log"
-    command = [python, train_vs.ROOT / "bench/peers/ckpt_bench_rank.py",
+    command = [python, train_vs.ROOT / "bench/peers/ranks/ckpt_bench_rank.py",
                *words(folder=folder / "saved", stage=options.stage, saves=options.saves, **MODEL)]
     with open(log, "w") as stream:
         ranks = [subprocess.Popen(

@@ -53,7 +53,7 @@ def run_side(side, case, options):
     if side == "ztoolkit":
         return train_vs.run_ztoolkit(options, *arguments, "--clip", str(options.clip))
     script = "moe_vs_deepspeed_rank.py" if TOP_K[model] else "train_vs_deepspeed_rank.py"
-    command = [options.python, train_vs.ROOT / "bench/peers" / script, *arguments,
+    command = [options.python, train_vs.ROOT / "bench/peers/ranks" / script, *arguments,
                "--config", json.dumps({"gradient_clipping": options.clip, **options.config})]
     return train_vs.run_python(command, options, **deepspeed_venv.variables())
 

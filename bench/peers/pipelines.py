@@ -94,9 +94,9 @@ def run_side(side, schedule, options):
         return run_ztoolkit(schedule, options)
     words = ["--precision", options.precision, "--micro-batches", options.micro_batches, "--cut", *cut_of(schedule, options)]
     if side == "PyTorch":
-        script = train_vs.ROOT / "bench/peers/pipelines_torch_rank.py"
+        script = train_vs.ROOT / "bench/peers/ranks/pipelines_torch_rank.py"
         return train_vs.run_python([sys.executable, script, *words, "--schedule", schedule], options)
-    script = train_vs.ROOT / "bench/peers/pipelines_deepspeed_rank.py"
+    script = train_vs.ROOT / "bench/peers/ranks/pipelines_deepspeed_rank.py"
     words += ["--stage", options.stage, "--config", json.dumps(options.config)]
     return train_vs.run_python([options.python, script, *words], options, **deepspeed_venv.variables())
 

@@ -36,11 +36,12 @@ def rank_parser():
 
 
 class Block(nn.Module):
-    """Pre-norm attention and MLP, as in GPT-2."""
+    """Pre-norm attention and MLP, as in GPT-2. Ranks may cut its matrices by heads and by columns of the MLP: `qkv` then returns
+    [batch, seq, 3 * heads of the rank * width]."""
 
     def __init__(self, hidden, heads):
         super().__init__()
-        self.heads = heads
+        self.width = hidden // heads
         self.norm_1 = nn.LayerNorm(hidden)
         self.qkv = nn.Linear(hidden, 3 * hidden)
         self.proj = nn.Linear(hidden, hidden)
@@ -49,10 +50,9 @@ class Block(nn.Module):
         self.down = nn.Linear(4 * hidden, hidden)
 
     def forward(self, x):
-        batch, seq, hidden = x.shape
-        q, k, v = self.qkv(self.norm_1(x)).view(batch, seq, 3, self.heads, hidden // self.heads).permute(2, 0, 3, 1, 4)
+        q, k, v = self.qkv(self.norm_1(x)).unflatten(-1, (3, -1, self.width)).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(attended.transpose(1, 2).reshape(batch, seq, hidden))
+        x = x + self.proj(attended.transpose(1, 2).flatten(2))
         return x + self.mlp(self.norm_2(x))
 
     def mlp(self, x):
@@ -185,8 +185,8 @@ def mark_idle(options):
 
 def train(options, step, replicas=None):
     """Runs all steps on one rank. `step(tokens, labels)` trains and returns its loss. Rank 0 writes the result. A step's samples
-    are divided among `replicas` ranks, by default all. With one replica, a pipeline, every rank has all samples, and the ranks
-    without the loss return 0."""
+    are divided among `replicas` ranks, by default all. With one replica, a pipeline or cut matrices, every rank has all samples, and
+    all ranks but one return 0."""
     rank, replicas = torch.distributed.get_rank(), replicas or options.ranks
     data = rank_batches(options, rank, replicas)
     losses = torch.zeros(options.steps)

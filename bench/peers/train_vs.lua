@@ -1,7 +1,8 @@
--- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py, pipelines.py and moe_vs_deepspeed.py.
--- Reads batches.i64, [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one pipeline,
--- otherwise they are data parallel, and with --experts they share the experts, too. With --export it writes its initial
--- parameters to the folder instead. train_vs.py describes the files of a run.
+-- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py, pipelines.py, moe_vs_deepspeed.py and
+-- tensor_parallel.py. Reads batches.i64, [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one
+-- pipeline, otherwise they are data parallel, where --tp and --cp do not say that they share matrices or tokens, and with --experts
+-- they share the experts, too. With --export it writes its initial parameters to the folder instead. train_vs.py describes the files
+-- of a run. `ztoolkit plan` needs no files.
 local zt = require "zt"
 local comm = require "zt.comm"
 local moe = require "zt.moe"
@@ -26,12 +27,21 @@ local o = zt.cli{
     {"partition", nil, "the number of positions of each stage, such as 5,3", type = "string"},
     {"experts", 0, "experts in every second block; 0: none"}, {"top_k", 1, "experts per token"},
     {"aux_loss", 0.01, "weight of the experts' balancing loss"},
+    {"tp", 1, "ranks that share the matrices", at_least = 1},
+    {"sequence_parallel", false, "each of these has a share of the tokens between the matrices"},
+    {"cp", 1, "ranks that share the tokens of samples", at_least = 1}, {"method", "ring", "how their keys and values meet"},
+    {"position", "learned", "kind of positions"}, {"recompute", false, "blocks compute their activations again"},
+    {"head_tile", nil, "rows whose logits exist at the same time", type = "integer"},
+    {"mlp_tile", nil, "rows whose columns inside the MLPs exist at the same time", type = "integer"},
+    {"costs", false, "after the steps, measure the times of the actions in as many steps again"},
     {"backend", nil, "how ranks communicate", type = "string"}, {"gemm", nil, "the GEMM provider", type = "string"},
   },
 }
 
 -- Writes this rank's mark: the file run/NAME.RANK.
-local function mark(name, content) zt.write_file(("%s/run/%s.%d"):format(o.folder, name, zt.world.rank), content) end
+local function mark(name, content)
+  if not zt.world.dry then zt.write_file(("%s/run/%s.%d"):format(o.folder, name, zt.world.rank), content) end
+end
 
 -- Returns the same number as held_bytes of train_vs.py.
 local function held_bytes()
@@ -44,7 +54,8 @@ end
 
 if o.gemm then zt.gemm{provider = o.gemm} end
 local mesh = comm.mesh{
-  pp = o.schedule and zt.world.size or 1, dp = -1, ep = o.experts > 0 and zt.world.size or nil, backend = o.backend,
+  pp = o.schedule and zt.world.size or 1, dp = -1, cp = o.cp > 1 and o.cp or nil, tp = o.tp > 1 and o.tp or nil,
+  ep = o.experts > 0 and zt.world.size or nil, backend = o.backend,
 }
 local replicas = o.experts > 0 and mesh:join{"dp", "ep"} or mesh.dp
 if not o.export then
@@ -64,7 +75,9 @@ end
 
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = o.tied, seed = 1,
-  mlp = o.experts > 0 and experts_of or nil,
+  mlp = o.experts > 0 and experts_of or nil, position = o.position, head_tile = o.head_tile, mlp_tile = o.mlp_tile,
+  tensor = o.tp > 1 and mesh.tp or nil, sequence_parallel = o.sequence_parallel or nil,
+  context = o.cp > 1 and {axis = mesh.cp, method = o.method} or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
 if o.schedule then
@@ -72,6 +85,7 @@ if o.schedule then
   for count in o.partition:gmatch "%d+" do counts[#counts + 1] = tonumber(count) end
   program = program:apply(pipe.split{schedule = o.schedule, axis = mesh.pp, partition = counts})
 end
+if o.recompute then program = program:apply(zt.recompute()) end
 program = program:apply(zero.shard{stage = o.stage, axis = replicas})
 local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = o.lr, betas = {0.9, 0.95}, weight_decay = 0.1}, clip = o.clip})
 
@@ -93,10 +107,17 @@ local function export()
   zt.write_file(o.folder .. "/parameters.json", zt.json.encode(parameters))
 end
 
-local function train()
+-- Returns the samples of each step.
+local function read_batches()
+  if zt.world.dry then return zt.zeros({o.steps, o.batch, o.seq + 1}, {dtype = "int64"}) end
   local all = zt.from_file(o.folder .. "/batches.i64", false, o.steps * o.batch * (o.seq + 1), {dtype = "int64"})
-  all = all:view({o.steps, o.batch, o.seq + 1})
+  return all:view({o.steps, o.batch, o.seq + 1})
+end
+
+local function train()
+  local all = read_batches()
   local rows = o.batch / replicas.size
+  local batch
   local losses, began, first_step_at, first_step_seconds = {}, nil, nil, nil
   mark("ready", "")
   for step = 0, o.steps - 1 do
@@ -107,7 +128,8 @@ local function train()
     end
     local step_began = zt.now()
     local mine = all:select(0, step):narrow(0, replicas.coordinate * rows, rows)
-    local s = trainer:step{tokens = mine:narrow(1, 0, o.seq):contiguous(), labels = mine:narrow(1, 1, o.seq):contiguous()}
+    batch = {tokens = mine:narrow(1, 0, o.seq):contiguous(), labels = mine:narrow(1, 1, o.seq):contiguous()}
+    local s = trainer:step(batch)
     losses[step + 1] = s.loss
     if step == 0 then first_step_at, first_step_seconds = zt.now(), zt.now() - step_began end
   end
@@ -116,6 +138,8 @@ local function train()
   return {
     losses = losses, tokens_per_second = (o.steps - o.warmup) * o.batch * o.seq / seconds, first_step_at = first_step_at,
     first_step_seconds = first_step_seconds, predicted_memory = trainer:memory().total.predicted,
+    activations = trainer:memory().activations.measured,
+    costs = o.costs and trainer:costs(batch, {steps = o.steps - o.warmup}).measured or nil,
   }
 end
 

@@ -59,8 +59,8 @@ def run_side(side, stage, precision, options):
     if side == "ztoolkit":
         ways = [word for name in ("backend", "gemm") if getattr(options, name) for word in (f"--{name}", getattr(options, name))]
         return train_vs.run_ztoolkit(options, "--stage", stage, "--precision", precision, *ways)
-    command = [options.python, train_vs.ROOT / "bench/peers/train_vs_deepspeed_rank.py", "--stage", stage, "--precision", precision,
-               "--config", json.dumps(options.config)]
+    script = train_vs.ROOT / "bench/peers/ranks/train_vs_deepspeed_rank.py"
+    command = [options.python, script, "--stage", stage, "--precision", precision, "--config", json.dumps(options.config)]
     return train_vs.run_python(command, options, **deepspeed_venv.variables())
 
 

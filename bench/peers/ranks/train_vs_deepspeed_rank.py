@@ -1,6 +1,10 @@
 """Runs a rank of the DeepSpeed side. train_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
 
 import json
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, torch_rank.py, train_vs.py
 
 import needs
 

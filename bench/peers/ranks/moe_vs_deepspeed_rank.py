@@ -1,5 +1,10 @@
 """Runs a rank of the DeepSpeed side with experts. moe_vs_deepspeed.py starts it with the Python of .venv-deepspeed."""
 
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, torch_rank.py, train_vs.py
+
 import needs
 
 needs.packages("deepspeed", "numpy", "torch", environment=".venv-deepspeed", starter="moe_vs_deepspeed.py")

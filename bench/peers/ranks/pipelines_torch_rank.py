@@ -1,5 +1,10 @@
 """Runs a rank of PyTorch's pipeline, over gloo. pipelines.py starts it."""
 
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, torch_rank.py, train_vs.py
+
 import needs
 
 needs.packages("numpy", "torch")

@@ -4,7 +4,11 @@ JSON."""
 import argparse
 import json
 import os
+import pathlib
+import sys
 import time
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, torch_rank.py, train_vs.py
 
 import needs
 
