@@ -26,11 +26,11 @@ from train_vs_deepspeed import MODELS, run_side
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
-def seconds_of_products(precision, options, ranks):
+def seconds_of_products(precision, options, ranks, parts=1):
     """Returns the median seconds of one pass with `ranks` processes, each on its own core: {("linear", ranks): linear layers and
-    head, ("products", ranks): all GEMMs}."""
+    head, ("products", ranks): all GEMMs}. Each process has one of `parts` of the matrices."""
     command = [options.ztoolkit.parent.parent / "bench/products_bench", DTYPES[precision], options.layers, options.hidden,
-               options.heads, options.vocab, options.seq, options.micro_batch, options.seconds]
+               options.heads, options.vocab, options.seq, options.micro_batch, options.seconds, parts]
 
     def passes(core):
         words = ["taskset", "--cpu-list", str(core), *map(str, command)]
