@@ -110,13 +110,13 @@ std::unique_ptr<comm::Backend> make_slow_backend(std::unique_ptr<comm::Backend> 
   return std::make_unique<SlowBackend>(std::move(inner), std::move(network));
 }
 
-std::shared_ptr<Mesh> make_slow_mesh(const World& world, const std::string& axis, const std::shared_ptr<Network>& network) {
+std::shared_ptr<Mesh> make_slow_mesh(const World& world, const MeshShape& shape, const std::shared_ptr<Network>& network) {
   const auto factory = [world, network](const std::vector<int>& ranks, const std::string& name) {
     auto backend = make_slow_backend(comm::make_backend(world, "local", {name, world.rank, ranks}, {}), network);
     const auto comm = std::make_shared<comm::CheckedCommunicator>(std::move(backend));
     return Communicators{comm, comm};
   };
-  return Mesh::make(MeshShape({{axis, world.size}}, world.size), world.rank, factory);
+  return Mesh::make(shape, world.rank, factory);
 }
 
 }  // namespace zt

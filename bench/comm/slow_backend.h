@@ -19,8 +19,8 @@ struct Network {
   std::atomic<double> spent = 0, bytes = 0;               // seconds and bytes of all operations so far
 };
 
-// Returns a mesh of all ranks, which are threads, along one axis over the network.
-std::shared_ptr<Mesh> make_slow_mesh(const World& world, const std::string& axis, const std::shared_ptr<Network>& network);
+// Returns a mesh of all ranks, which are threads, over the network.
+std::shared_ptr<Mesh> make_slow_mesh(const World& world, const MeshShape& shape, const std::shared_ptr<Network>& network);
 
 // Returns a backend that moves data by `inner` at once, in the call, and says that it has arrived when the network would have
 // sent it. Meanwhile the thread may compute.

@@ -79,7 +79,8 @@ enum Form : uint8_t { computing, as_is, overlapped, paired, kForms };
 class Rank {
  public:
   Rank(const World& world, const Options& options)
-      : network_(std::make_shared<Network>()), mesh_(make_slow_mesh(world, "ep", network_)) {
+      : network_(std::make_shared<Network>()),
+        mesh_(make_slow_mesh(world, MeshShape({{"ep", world.size}}, world.size), network_)) {
     at::set_num_threads(1);
     for (const Form form : {as_is, overlapped, paired}) trainers_.push_back(make_trainer(options, form));
     const at::Tensor tokens = at::randint(kVocab, {options.samples * options.micro_batches, options.seq}, at::kLong);

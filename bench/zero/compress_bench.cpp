@@ -70,7 +70,7 @@ class Rank {
       : options_(options), stage_(stage), network_(std::make_shared<Network>()) {
     at::set_num_threads(1);
     network_->carries_all = true;
-    mesh_ = make_slow_mesh(world, "dp", network_);
+    mesh_ = make_slow_mesh(world, MeshShape({{"dp", world.size}}, world.size), network_);
     for (const std::string& form : kForms) trainers_.push_back(make_trainer(form));
     const at::Tensor tokens = at::randint(kVocab, {options.samples, options.seq}, at::kLong);
     batch_ = {{"tokens", tokens}, {"labels", tokens.roll(-1, 1)}};

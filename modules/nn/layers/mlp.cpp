@@ -89,8 +89,8 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
   const MatmulInput in = input.to(dtype_for(*up_.weight, x, context));
   const auto with_bias = [&](const at::Tensor& out) { return is_cut ? add_bias(out, down_.bias, context, residual) : out; };
   if (tile_ > 0) {
-    const at::Tensor all = tensor_.enter(in.value, context);
-    return with_bias(tensor_.leave(tiled_mlp(all, added, up_, down, activation_, tile_, context), context));
+    const at::Tensor out = tiled_mlp(in, tensor_.crossing(x, context), added, up_, down, activation_, tile_, context);
+    return with_bias(tensor_.leave(out, context));
   }
   variable_list parameters;
   for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));

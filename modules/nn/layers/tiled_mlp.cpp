@@ -13,6 +13,7 @@ struct TiledMlpState {
   Activation activation;
   AffineValues up, down;
   AffineSinks up_sinks, down_sinks;
+  InputRows input;
   int64_t tile;
   bool has_residual;
   size_t parameters;  // their number
@@ -22,7 +23,8 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
   // `parameters` are arguments only to tell autograd that the result depends on them.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& x, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, TiledMlpState state) {
-    const at::Tensor rows = as_rows(x), added = residual ? as_rows(*residual) : at::Tensor();
+    const at::Tensor all = state.input.enter().to_parts(x).wait();
+    const at::Tensor rows = as_rows(all), added = residual ? as_rows(*residual) : at::Tensor();
     const at::Tensor out = at::empty({rows.size(0), state.down.weight.size(0)}, rows.options());
     for_tiles(rows.size(0), state.tile, [&](int64_t first, int64_t count) {
       const auto of_tile = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
@@ -30,14 +32,14 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
       const at::Tensor value = activate(state.activation, pre, state.up.bias);
       write_affine_rows(of_tile(out), value, state.down.weight, state.down.bias, of_tile(added));
     });
-    node->save_for_backward({rows});
+    node->save_for_backward({state.input.saved(x)});
     keep(node, std::move(state));
-    return in_shape_of(x, out);
+    return in_shape_of(all, out);
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto& state = kept<TiledMlpState>(node);
-    const at::Tensor rows = node->get_saved_variables()[0], dy = as_rows(grads[0]);
+    auto& state = kept<TiledMlpState>(node);
+    const at::Tensor rows = as_rows(state.input.start_again(node->get_saved_variables()[0]).wait()), dy = as_rows(grads[0]);
     at::Tensor dx;
     if (node->needs_input_grad(0)) dx = at::empty_like(rows);
     TileGradient up(state.up_sinks, rows.scalar_type()), down(state.down_sinks, rows.scalar_type());
@@ -52,7 +54,8 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
     });
     down.finish();
     up.finish();
-    variable_list results{dx.defined() ? in_shape_of(grads[0], dx) : dx, state.has_residual ? grads[0] : at::Tensor()};
+    if (dx.defined()) dx = state.input.enter().to_stream(in_shape_of(grads[0], dx)).wait();
+    variable_list results{dx, state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
     return results;
   }
@@ -60,15 +63,22 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
 
 }  // namespace
 
-at::Tensor tiled_mlp(const at::Tensor& x, const at::Tensor& residual, const Affine& up, const Affine& down, Activation activation,
-                     int64_t tile, Context& context) {
+at::Tensor tiled_mlp(const MatmulInput& x, Crossing enter, const at::Tensor& residual, const Affine& up, const Affine& down,
+                     Activation activation, int64_t tile, Context& context) {
   variable_list parameters;
   for (const Affine* affine : {&up, &down}) {
     for (const auto& param : affine->params()) parameters.push_back(context.param(*param));
   }
-  TiledMlpState state{activation, up.values(context), down.values(context), AffineSinks(up, context), AffineSinks(down, context),
-                      tile,       residual.defined(), parameters.size()};
-  return TiledMlpFunction::apply(x, maybe(residual), at::TensorList(parameters), std::move(state));
+  TiledMlpState state{activation,
+                      up.values(context),
+                      down.values(context),
+                      AffineSinks(up, context),
+                      AffineSinks(down, context),
+                      InputRows(x, std::move(enter)),
+                      tile,
+                      residual.defined(),
+                      parameters.size()};
+  return TiledMlpFunction::apply(x.value, maybe(residual), at::TensorList(parameters), std::move(state));
 }
 
 }  // namespace zt::nn

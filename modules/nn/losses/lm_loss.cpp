@@ -19,6 +19,7 @@ constexpr const char* kLogitsOf = "logits_of";
 struct HeadState {
   at::Tensor weight;
   AffineGradient gradient;
+  InputRows input;
   SoftmaxLoss loss;
   at::Tensor logits;  // the only reference, because the backward overwrites them
 };
@@ -26,10 +27,9 @@ struct HeadState {
 struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& h, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias, HeadState state) {
-    const at::Tensor rows = as_rows(h);
-    state.logits = affine_rows(rows, weight, value_or_none(bias));
+    state.logits = affine_rows(as_rows(state.input.enter().to_parts(h).wait()), weight, value_or_none(bias));
     at::Tensor sum = state.loss.sum(state.logits);
-    node->save_for_backward({rows});
+    node->save_for_backward({state.input.saved(h)});
     keep(node, std::move(state));
     return sum;
   }
@@ -37,20 +37,22 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<HeadState>(node);
     if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: the first backward has overwritten its logits");
-    const at::Tensor dlogits = std::exchange(state.logits, at::Tensor());
+    const at::Tensor dlogits = std::exchange(state.logits, at::Tensor()), h = node->get_saved_variables()[0];
+    const Crossing& enter = state.input.enter();
+    const MoveResult all = state.input.start_again(h);
     state.loss.gradient(dlogits, dlogits, grads[0]);
-    const at::Tensor rows = node->get_saved_variables()[0];
-    at::Tensor dh;
-    if (node->needs_input_grad(0)) dh = affine_input_gradient(dlogits, state.weight);
-    state.gradient.add(dlogits, rows);
-    return {dh, {}, {}, {}};
+    MoveResult dh;
+    if (node->needs_input_grad(0)) dh = enter.to_stream(enter.shaped(affine_input_gradient(dlogits, state.weight), h));
+    state.gradient.add(dlogits, as_rows(all.wait()));
+    return {dh.wait(), {}, {}, {}};
   }
 };
 
-// Returns the loss of h [rows, hidden], with all logits in one buffer.
-at::Tensor whole_head_loss(const at::Tensor& h, const Affine& head, SoftmaxLoss loss, Context& context) {
+// Returns the loss of h [samples, tokens, hidden], with all logits in one buffer.
+at::Tensor whole_head_loss(const at::Tensor& h, Crossing enter, const Affine& head, SoftmaxLoss loss, Context& context) {
   const auto [weight, bias] = head.values(context);
-  return HeadLossFunction::apply(h, weight, maybe(bias), HeadState{weight, AffineGradient(head, context), std::move(loss), {}});
+  HeadState state{weight, AffineGradient(head, context), InputRows(h, std::move(enter)), std::move(loss), {}};
+  return HeadLossFunction::apply(h, weight, maybe(bias), std::move(state));
 }
 
 // Returns the parameter that the option `tied` names; null for nil.
@@ -109,10 +111,10 @@ std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   const at::Tensor h = norm_.run(in_dtype_of(*head_.weight, x, context), context);
   if (!has_loss_ || context.mode == Mode::generate) return {logits(h, context)};
   SoftmaxLoss loss(context.batch("labels"), ignore_index_, class_share(context));
-  const at::Tensor rows = tensor_.enter(h, context).reshape({-1, h.size(2)});
+  Crossing enter = tensor_.crossing(h, context);
   context.loss("loss",
-               tile_ > 0 ? tiled_head_loss(rows, head_, std::move(loss), tile_, context)
-                         : whole_head_loss(rows, head_, std::move(loss), context),
+               tile_ > 0 ? tiled_head_loss(h, std::move(enter), head_, std::move(loss), tile_, context)
+                         : whole_head_loss(h, std::move(enter), head_, std::move(loss), context),
                Per::token);
   return {at::Tensor()};
 }

@@ -12,6 +12,7 @@ namespace {
 struct TiledHeadState {
   AffineValues head;
   AffineSinks sinks;
+  InputRows input;
   SoftmaxLoss loss;
   int64_t tile;
 
@@ -32,18 +33,18 @@ struct TiledHeadFunction : torch::autograd::Function<TiledHeadFunction> {
   // `weight` and `bias` are those of the state.
   static at::Tensor forward(AutogradContext* node, const at::Tensor& h, const at::Tensor& /*weight*/,
                             const std::optional<at::Tensor>& /*bias*/, TiledHeadState state) {
-    const at::Tensor rows = as_rows(h);
+    const at::Tensor rows = as_rows(state.input.enter().to_parts(h).wait());
     state.loss.begin(rows.size(0), state.head.weight.size(0), rows);
     state.for_logits(rows, [&](const at::Tensor&, const at::Tensor& logits, int64_t first) { state.loss.add(logits, first); });
     at::Tensor sum = state.loss.total();
-    node->save_for_backward({rows});
+    node->save_for_backward({state.input.saved(h)});
     keep(node, std::move(state));
     return sum;
   }
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
-    const auto& state = kept<TiledHeadState>(node);
-    const at::Tensor rows = node->get_saved_variables()[0];
+    auto& state = kept<TiledHeadState>(node);
+    const at::Tensor h = node->get_saved_variables()[0], rows = as_rows(state.input.start_again(h).wait());
     at::Tensor dh;
     if (node->needs_input_grad(0)) dh = at::empty_like(rows);
     TileGradient gradient(state.sinks, rows.scalar_type());
@@ -53,16 +54,19 @@ struct TiledHeadFunction : torch::autograd::Function<TiledHeadFunction> {
       gradient.add(logits, of_tile);
     });
     gradient.finish();
+    const Crossing& enter = state.input.enter();
+    if (dh.defined()) dh = enter.to_stream(enter.shaped(dh, h)).wait();
     return {dh, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor tiled_head_loss(const at::Tensor& h, const Affine& head, SoftmaxLoss loss, int64_t tile, Context& context) {
+at::Tensor tiled_head_loss(const at::Tensor& h, Crossing enter, const Affine& head, SoftmaxLoss loss, int64_t tile,
+                           Context& context) {
   const AffineValues values = head.values(context);
-  return TiledHeadFunction::apply(h, values.weight, maybe(values.bias),
-                                  TiledHeadState{values, AffineSinks(head, context), std::move(loss), tile});
+  TiledHeadState state{values, AffineSinks(head, context), InputRows(h, std::move(enter)), std::move(loss), tile};
+  return TiledHeadFunction::apply(h, values.weight, maybe(values.bias), std::move(state));
 }
 
 }  // namespace zt::nn

@@ -9,10 +9,11 @@
 
 namespace zt::nn {
 
-// Returns loss.sum(h W^T + b) with autograd. h: [rows, hidden]. There is one buffer of logits [tile, classes of this rank], in
-// the forward and again in the backward, which computes the logits a second time; between them only h and the statistics of the
-// rows are kept. The backward computes the gradients of the weights at once, tile by tile (TileGradient), and passes nothing to
-// Context::defer: that would keep all logits.
-at::Tensor tiled_head_loss(const at::Tensor& h, const Affine& head, SoftmaxLoss loss, int64_t tile, Context& context);
+// Returns loss.sum(h W^T + b) with autograd. h: [samples, tokens, hidden], comes over `enter` to the ranks that share W. There is
+// one buffer of logits [tile, classes of this rank], in the forward and again in the backward, which computes the logits a second
+// time; between them only h and the statistics of the rows are kept. The backward computes the gradients of the weights at once,
+// tile by tile (TileGradient), and passes nothing to Context::defer: that would keep all logits.
+at::Tensor tiled_head_loss(const at::Tensor& h, Crossing enter, const Affine& head, SoftmaxLoss loss, int64_t tile,
+                           Context& context);
 
 }  // namespace zt::nn

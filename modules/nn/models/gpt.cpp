@@ -141,7 +141,8 @@ bool add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
 // Returns the options that say what the model is, not where it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
-  for (const char* layout : {"tensor", "tp_dtype", "overlap", "sequence_parallel", "context", "recompute", "head_tile", "mlp_tile"})
+  for (const char* layout :
+       {"tensor", "tp_dtype", "overlap", "sequence_parallel", "context", "recompute", "head_tile", "mlp_tile"})
     options.erase(layout);
   return options;
 }

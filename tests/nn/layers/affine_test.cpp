@@ -115,11 +115,10 @@ TEST(AffineGradient, GoesIntoSinksOfEveryDtype) {
 TEST(Affine, AddsTheBiasOfEachGroup) {
   const auto bias = make_param("bias", {3, 4}, init_zeros(), false, {});
   const at::Tensor values = random({3, 4}, at::kDouble), x = random({5, 4}, at::kDouble), cot = random({5, 4}, at::kDouble);
-  const test::Subject subject{
-      [&](at::TensorList in, Context& context) {
-        return std::vector{add_group_bias(in[0], bias, {2, 0, 3}, context)};
-      },
-      {bias}};
+  const test::Subject subject{[&](at::TensorList in, Context& context) {
+                                return std::vector{add_group_bias(in[0], bias, {2, 0, 3}, context)};
+                              },
+                              {bias}};
   test::values_of(*bias) = values.clone().requires_grad_(true);
   test::FakeContext context;
   const test::Result result = test::run(subject, {x}, context, cot);

@@ -110,8 +110,8 @@ int param(lua_State* L) {
   return 1;
 }
 
-// falsify(layer, end_of_name, axis): takes away what parameters of the layer with such names state of the axis, as if a module had
-// forgotten it. Returns the layer and the number of these parameters.
+// falsify(layer, end_of_name, axis): takes away what parameters of the layer with such names state of the axis, as if a module
+// had forgotten it. Returns the layer and the number of these parameters.
 int falsify(lua_State* L) {
   const auto layer = lua::check<Layer>(L, 1);
   const std::string end = lua::check_string(L, 2), axis = lua::check_string(L, 3);
