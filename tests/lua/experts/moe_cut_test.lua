@@ -1,5 +1,5 @@
 -- Tests experts beside cut matrices and cut tokens: the axes tp and cp, with ep, dp and stages, beside the same model on one
--- rank. Also runs on two and four ranks, and on eight threads.
+-- rank. Also runs on two and four ranks, and on six and eight threads.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
