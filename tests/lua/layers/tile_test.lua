@@ -35,25 +35,25 @@ function TestTile.test_stages_and_recompute_have_the_same_bits()
   end)
 end
 
--- Trains on four micro-batches per step. `pass`: a function of the program, or nil for one rank by itself.
-local function train_in_parts(pass, precision)
+-- Trains on four micro-batches per step. `pass`: a function of the program. `separate`: each rank by itself.
+local function train_in_parts(pass, precision, separate)
   local options = {family = "gpt2", layers = 4, hidden = 8, heads = 2, vocab = 17}
   local model = cut_runs.model_of(options, nil, {head_tile = 4, mlp_tile = 5})
-  local program = zt.program(model, {micro_batches = 4, precision = precision})
-  if pass then program = pass(program) end
-  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = not pass})
+  local program = pass(zt.program(model, {micro_batches = 4, precision = precision}))
+  local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5, separate = separate})
   return one_rank.run(trainer, function(step) return batch(step, nil, 17) end)
 end
 
 -- With a pipeline, the weight gradients of some schedules are computed after those of the inputs, or in two parts.
 function TestTile.test_split_backwards_have_the_same_bits()
   local mesh = comm.mesh{pp = zt.world.size, dp = 1}
-  local function sharded(program) return program:apply(zero.shard{axis = mesh.dp, stage = 1}) end
   for _, precision in ipairs{"fp32", "bf16"} do
-    local wanted = train_in_parts(nil, precision)
-    lu.assertEquals(train_in_parts(function(program) return sharded(program:apply(zt.split_backward{})) end, precision), wanted)
+    local wanted = train_in_parts(function(program) return program end, precision, true)
+    lu.assertEquals(train_in_parts(function(program) return program:apply(zt.split_backward{}) end, precision, true), wanted)
     for _, schedule in ipairs{"gpipe", "one_f_one_b", "zb_h1", "zb_v"} do
-      local function pass(program) return sharded(program:apply(pipe.split{axis = mesh.pp, schedule = schedule})) end
+      local function pass(program)
+        return program:apply(pipe.split{axis = mesh.pp, schedule = schedule}):apply(zero.shard{axis = mesh.dp, stage = 1})
+      end
       lu.assertEquals(train_in_parts(pass, precision), wanted, schedule)
     end
   end

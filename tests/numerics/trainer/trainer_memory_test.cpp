@@ -114,7 +114,9 @@ TEST(TrainerMemory, ATileOfTheHeadHoldsItsLogitsOnly) {
 // gradient. With tiles, it has only those of one tile, and none of the first block.
 TEST(TrainerMemory, ATileOfMlpsHoldsItsColumnsOnly) {
   constexpr int64_t kRowOfColumns = 2000 * 4;
-  const Value::Table whole{{"vocab", 11}, {"ffn", 2000}}, tiled{{"vocab", 11}, {"ffn", 2000}, {"mlp_tile", 24}};
+  const Value::Table whole{{"vocab", 11}, {"ffn", 2000}, {"bias", false}};
+  Value::Table tiled = whole;
+  tiled["mlp_tile"] = 24;
   EXPECT_EQ(activations_of(whole, {}) - activations_of(tiled, {}), (4 * 96 - 3 * 24) * kRowOfColumns);
   // A split backward has the sums of the tiles besides, of twice 16 rows.
   const Config split{.split_backward = true};
