@@ -61,7 +61,8 @@ end
 local function layout_of(of, sizes)
   local layout = {
     axes = {}, micro_batches = 2, eval_micro_batches = 1, shard = {stage = of.stage, reduce_every = "step"},
-    recompute = of.recompute == "full" and 1 or nil, backend = of.backend,
+    recompute = of.recompute == "full" and 1 or nil, selective = of.recompute == "selective" or nil,
+    overlap = of.overlap or nil, backend = of.backend,
   }
   for name in of.order:gmatch "%a+" do
     local is_optional = name == "pp" or name == "ep"

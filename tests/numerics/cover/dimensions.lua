@@ -12,7 +12,8 @@ end
 
 dimensions.list = {
   {"tensor", TENSOR}, {"context", CONTEXT}, {"dp", {1, 2}}, {"stage", {0, 1, 2, 3}},
-  {"pipeline", {"none", "one_f_one_b", "zb_v"}}, {"recompute", {"none", "full"}},
+  {"pipeline", {"none", "one_f_one_b", "zb_v"}}, {"recompute", {"none", "full", "selective"}},
+  {"overlap", {false, true}}, -- communication beside matmuls
   {"style", {"gpt2", "llama", "qk_norm"}}, {"tied", {false, true}}, {"vocab", {127, 17}}, {"heads", {3, 6}},
   {"kv_heads", {1, 2, 3}}, {"tokens", {31, 32, 33}}, {"packed", {false, true}}, {"window", {0, 9}},
   {"ignored", {false, true}}, -- the labels of all tokens of one rank
@@ -23,10 +24,10 @@ dimensions.list = {
 
 local MOST_RANKS = 8
 
---- Returns the sizes of the mesh's axes. Dimensions without a value count as one rank.
+--- Returns the sizes of the mesh's axes; of dimensions without a value the smallest that the others allow.
 function dimensions.sizes(of)
   return {
-    tp = tonumber((of.tensor or "1"):match "^%d"), cp = tonumber((of.context or "1"):match "^%d"), dp = of.dp or 1,
+    tp = tonumber((of.tensor or of.overlap and "2" or "1"):match "^%d"), cp = tonumber((of.context or "1"):match "^%d"), dp = of.dp or 1,
     pp = (of.pipeline or "none") == "none" and 1 or 2, ep = of.mlp == "experts" and 2 or 1,
   }
 end
@@ -40,6 +41,7 @@ function dimensions.is_allowed(of)
   if heads % (of.kv_heads or 1) ~= 0 or heads < sizes.tp then return false end
   local is_ulysses = of.context and of.context:find "ulysses"
   if is_ulysses and math.floor(heads / sizes.tp) < sizes.cp then return false end -- a head for each rank
+  if of.overlap and sizes.tp == 1 then return false end
   return not of.ignored or sizes.cp > 1 or not of.context
 end
 

@@ -23,7 +23,7 @@ function random.names() return zt, moe, faults.nn(), optim, pipe, layers end
 local function trainer_of(case, variant, layout, values)
   faults.active = variant.fault
   local mesh = layout.axes and comm.mesh(layouts.mesh_options(layout)) or {}
-  local model = case.model(mesh)
+  local model = case.model(mesh, layout)
   for _, pattern in ipairs(case.frozen or {}) do model:freeze(pattern) end
   if values then model:initialise(values) end
   local program = zt.program(model, {

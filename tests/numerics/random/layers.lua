@@ -141,12 +141,13 @@ function layers.metric()
   return zt.metric("square", function(out) return out.h:to "float64":square():sum(), out.h:numel() end, {inputs = {"h"}})
 end
 
---- Returns the options `tensor`, `sequence_parallel` and, as a function of the method, `context` of layers on this mesh. They are
---- nil on one rank. `how`: {sequence = whether ranks share tokens of the stream, layout =}.
-function layers.cut(mesh, how)
+--- Returns options of layers on this mesh: `tensor`, `sequence_parallel`, `context` as a function of the method, `recompute` and
+--- `overlap`. They are nil where they have no effect. `how`: {sequence = whether ranks share tokens of the stream, layout =};
+--- `layout`: {[selective = true], [overlap = true], ...}.
+function layers.cut(mesh, how, layout)
   local tp, cp = mesh.tp, mesh.cp
   local function context(method) return cp and {axis = cp, method = method, layout = how.layout} or nil end
-  return tp, tp and how.sequence or nil, context
+  return tp, tp and how.sequence or nil, context, layout.selective and "selective" or nil, tp and layout.overlap
 end
 
 --- A gated MLP in Lua whose `inner` columns are cut over the axis `tp`, if it is given.

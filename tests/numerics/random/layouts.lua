@@ -3,7 +3,7 @@
 -- A layout is {axes = {{"pp", 2}, {"dp", 2}}, micro_batches =, shard = {stage =, ...}, passes = function(mesh) ... end}. Axes are
 -- named pp, dp, ep, cp, tp and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which
 -- these are joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements. `backend` is
--- that of the mesh.
+-- that of the mesh. `selective` and `overlap` are options of cut layers.
 local zt = require "zt"
 local zero = require "zt.zero"
 
@@ -141,6 +141,7 @@ end
 --- rounded to 16 bits in between, and no ranks share tokens or matrices; else the replicas stay.
 function layouts.plain(layout)
   local plain = {axes = {}, micro_batches = layout.micro_batches, eval_micro_batches = layout.eval_micro_batches}
+  plain.overlap = layout.overlap -- matmuls of pieces may round otherwise
   local shard, replicas_at, is_even, is_cut = layout.shard or {}, nil, true, false
   for _, axis in ipairs(layout.axes or {}) do
     if axis[1] ~= "pp" then plain.axes[#plain.axes + 1] = axis end

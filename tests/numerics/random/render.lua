@@ -83,7 +83,8 @@ end
 
 local function layout_lines(case, name, layout, add)
   local head = {}
-  for _, key in ipairs{"axes", "micro_batches", "eval_micro_batches", "joined", "shard", "lua_reduce", "backend"} do
+  for _, key in ipairs{"axes", "micro_batches", "eval_micro_batches", "joined", "shard", "lua_reduce", "backend",
+    "selective", "overlap"} do
     if layout[key] then head[#head + 1] = key .. " = " .. code_of(layout[key]) end
   end
   local passes = passes_code(case, layout)
@@ -96,8 +97,10 @@ end
 local function model_lines(case, add)
   local used = {}
   for _, item in ipairs(case.items) do used[item.again or item.is_local and item.name or ""] = true end
-  add "  model = function(mesh)"
-  if case.cut then add("    local tp, sp, context = layers.cut(mesh, %s)", code_of(case.cut)) end
+  add(case.cut and "  model = function(mesh, layout)" or "  model = function(mesh)")
+  if case.cut then
+    add("    local tp, sp, context, recompute, overlap = layers.cut(mesh, %s, layout)", code_of(case.cut))
+  end
   local cut = case.cut and ", tensor = tp, sequence_parallel = sp" or ""
   local is_tied = case.is_tied
   local first = (case.positions and ", positions = %d" or ""):format(case.positions)

@@ -112,7 +112,7 @@ local function add_layouts(case, candidates)
       fit(small)
     end)
   end
-  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend"} do
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap"} do
     try(function(small)
       if small.layout[key] == nil then return false end
       small.layout[key] = nil

@@ -57,6 +57,7 @@ local function cut_layout(dice, layout, sizes, like)
   end
   layout.shard = layout.shard or {stage = dice:pick{0, 1, 2, 3}, reduce_every = like or dice:pick{"step", "micro_batch"}}
   if dice:one_in(3) then layout.backend = "shm" end
+  layout.selective = dice:one_in(3) or nil
 end
 
 -- Options of attention that the ranks can share. `is_inner`: the layer sees all tokens of the stream.
@@ -123,6 +124,10 @@ function draw_cut.draw(case, ranks)
   if case.second then
     cut_layout(dice, case.second, second, case.layout.shard.reduce_every)
     most = {tp = math.max(first.tp, second.tp), cp = math.max(first.cp, second.cp)}
+  end
+  if dice:one_in(4) then -- a second layout sums in the same order
+    case.layout.overlap = true
+    if case.second then case.second.overlap = true end
   end
   case.cut = {sequence = most.tp > 1 and dice:one_in(2), layout = dice:pick{"balanced", "contiguous"}}
   for i, tokens in ipairs(case.seq) do case.seq[i] = tokens + 2 * most.cp - 1 + dice:below(4) end

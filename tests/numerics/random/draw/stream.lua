@@ -1,5 +1,5 @@
 --- Makes the items of a residual stream whose matrices and tokens may be cut over ranks: blocks, and layers between the halves of
--- a block. Their codes use the locals `tp`, `sp` and `context` that render.lua makes of `case.cut`.
+-- a block. Their codes use the locals `tp`, `sp`, `context`, `recompute` and `overlap` that render.lua makes of `case.cut`.
 local stream = {}
 
 local function list(parts, ...)
@@ -16,7 +16,7 @@ local function attention_options(hidden, how)
   if how.qk_norm then list(parts, "qk_norm = true") end
   if how.window > 0 then list(parts, "window = " .. how.window) end
   if how.dropout > 0 then list(parts, ("dropout = %.14g"):format(how.dropout)) end
-  list(parts, "std = 0.3, tensor = tp", ("context = context %q"):format(how.method))
+  list(parts, "std = 0.3, tensor = tp, recompute = recompute, overlap = overlap", ("context = context %q"):format(how.method))
   return table.concat(parts, ", ")
 end
 
@@ -45,7 +45,7 @@ function stream.around(name, hidden, how, inner)
   }
   local last = {
     name = name .. "_add", kind = "residual", positions = 1, needs = {first.name},
-    code = ("nn.residual{dropout = %.14g, tensor = tp, sequence_parallel = sp}"):format(how.dropout),
+    code = ("nn.residual{dropout = %.14g, tensor = tp, sequence_parallel = sp, recompute = recompute}"):format(how.dropout),
   }
   return list(list({first}, unpack(inner)), last)
 end
