@@ -119,7 +119,7 @@ local function model_lines(case, add)
       add('      {"%s", %s},', name, used[name] and name or item.code)
     end
   end
-  add('      {"head", nn.lm_loss{vocab = %d, hidden = %d, norm = "%s", %s%s}}}', case.vocab, case.hidden, case.norm,
+  add('      {"head", nn.lm_loss{vocab = %d, hidden = %d, norm = "%s", %s%s%s}}}', case.vocab, case.hidden, case.norm,
     is_tied and "tied = embedding" or "std = 0.4", case.head_tile and (", tile = %d"):format(case.head_tile) or "", cut)
   add "  end,"
 end
