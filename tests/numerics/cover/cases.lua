@@ -13,7 +13,7 @@ local STYLES = {
 }
 
 local function block_options(of)
-  local how = {heads = of.heads, kv_heads = of.kv_heads, window = of.window, dropout = of.dropout}
+  local how = {heads = of.heads, kv_heads = of.kv_heads, window = of.window, dropout = of.dropout, tile = of.tile}
   how.head_dim = HIDDEN / of.heads
   for key, value in pairs(STYLES[of.style]) do how[key] = value end
   how.method = of.context:match "%a+" or "ring"
@@ -81,6 +81,7 @@ function cases.of(combination, number)
     cut = {sequence = of.tensor:find "sequence" ~= nil, layout = of.context:match "%a+$" or "balanced"},
     items = items_of(of, number, sizes), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
     positions = of.style == "gpt2" and POSITIONS or nil, dropout = of.dropout > 0 and of.dropout or nil,
+    head_tile = of.tile > 0 and of.tile or nil,
     rows = {1, 1}, seq = {of.tokens}, empty = {}, ignored = of.ignored and last_ranks_tokens(of, sizes.cp) or nil,
     reference_in_one = number % 2 == 0, events = {{}, {"evaluate"}, number % 4 == 0 and {"infer", "generate"} or {}},
     precision = of.precision, optimizer = {"adamw", {lr = 0.01, weight_decay = 0.1}}, clip = of.clip,

@@ -1,6 +1,6 @@
 -- Tests that a checkpoint of cut parameters restores each tensor on other meshes: saved on one mesh and loaded on all others,
--- where other ranks share matrices or tokens, with other pipelines and stages of zero.shard. Tensors that are cut in groups, such as
--- queries, keys and values, or the halves of a gated MLP, are among them.
+-- where other ranks share matrices or tokens, with other pipelines and stages of zero.shard. Tensors that are cut in groups, such
+-- as queries, keys and values, or the halves of a gated MLP, are among them.
 --
 --   ztoolkit run tests/numerics/cover/checkpoints.lua
 local here = arg and arg[0]:match "^(.*)/" or "."

@@ -17,7 +17,7 @@ dimensions.list = {
   {"style", {"gpt2", "llama", "qk_norm"}}, {"tied", {false, true}}, {"vocab", {127, 17}}, {"heads", {3, 6}},
   {"kv_heads", {1, 2, 3}}, {"tokens", {31, 32, 33}}, {"packed", {false, true}}, {"window", {0, 9}},
   {"ignored", {false, true}}, -- the labels of all tokens of one rank
-  {"dropout", {0, 0.1}}, {"clip", {0, 0.05}}, {"mlp", {"block", "lua", "experts"}},
+  {"dropout", {0, 0.1}}, {"clip", {0, 0.05}}, {"tile", {0, 5}}, {"mlp", {"block", "lua", "experts"}},
   {"order", {"pp dp ep cp tp", "tp cp ep dp pp", "cp pp tp dp ep"}}, {"precision", {"fp32", "bf16"}},
   {"backend", {"local", "shm"}},
 }
@@ -26,8 +26,9 @@ local MOST_RANKS = 8
 
 --- Returns the sizes of the mesh's axes; of dimensions without a value the smallest that the others allow.
 function dimensions.sizes(of)
+  local function first_of(text) return tonumber(text:match "^%d") end
   return {
-    tp = tonumber((of.tensor or of.overlap and "2" or "1"):match "^%d"), cp = tonumber((of.context or "1"):match "^%d"), dp = of.dp or 1,
+    tp = first_of(of.tensor or of.overlap and "2" or "1"), cp = first_of(of.context or "1"), dp = of.dp or 1,
     pp = (of.pipeline or "none") == "none" and 1 or 2, ep = of.mlp == "experts" and 2 or 1,
   }
 end

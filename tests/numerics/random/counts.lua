@@ -37,7 +37,9 @@ local function layout_of(layout, found)
   for key, value in pairs(layout.shard or {}) do
     if key == "stage" then found["stage " .. value] = true else found["shard " .. key] = true end
   end
-  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap"} do found[key] = layout[key] ~= nil end
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap"} do
+    found[key] = layout[key] ~= nil
+  end
 end
 
 local function features_of(case)

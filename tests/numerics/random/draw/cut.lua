@@ -68,6 +68,7 @@ local function draw_attention(dice, most, is_inner)
     head_dim = dice:pick{2, 4}, norm = dice:pick{"rmsnorm", "layernorm"}, bias = dice:one_in(2), rotary = dice:one_in(2),
     qk_norm = dice:one_in(3), window = dice:pick{0, 0, 3}, dropout = dice:pick{0, 0, 0.1}, ffn = dice:between(4, 9),
     activation = dice:pick{"gelu_tanh", "gelu", "swiglu"}, is_inner = is_inner,
+    tile = dice:pick{0, 0, 3},
   }
   local has_heads = math.floor(heads / most.tp) >= most.cp
   how.method = dice:pick(has_heads and {"ring", "gather", "ulysses"} or {"ring", "gather"})

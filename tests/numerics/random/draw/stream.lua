@@ -31,9 +31,10 @@ function stream.attention(name, hidden, how)
   return {name = name, kind = "cut attention", positions = 1, code = ("nn.attention{%s}"):format(attention_options(hidden, how))}
 end
 
---- Returns the item of a block. `how` has the options of its attention, `ffn` and `activation`.
+--- Returns the item of a block. `how` has the options of its attention, `ffn`, `activation` and `tile`.
 function stream.block(name, hidden, how)
-  local code = ("nn.block{%s, ffn = %d, activation = %q}"):format(stream_options(hidden, how), how.ffn, how.activation)
+  local mlp = ("ffn = %d, activation = %q, mlp_tile = %d"):format(how.ffn, how.activation, how.tile)
+  local code = ("nn.block{%s, %s}"):format(stream_options(hidden, how), mlp)
   return {name = name, kind = "cut block", positions = 1, code = code}
 end
 
