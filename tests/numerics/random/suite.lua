@@ -51,16 +51,20 @@ local function add_distances(distances, case, result)
   sums.cases, sums.mine, sums.one = sums.cases + 1, sums.mine + mine, sums.one + one
 end
 
--- The rounding errors of a single case are random, so many are summed. Returns how many kinds of cases are too far.
+-- The rounding errors of a single case are random, so many are summed. Prints how far they are, and returns how many kinds of
+-- cases are too far.
 local function check_distances(distances)
-  local failed = 0
-  for kind, sums in pairs(distances) do
+  local failed, kinds = 0, {}
+  for kind in pairs(distances) do kinds[#kinds + 1] = kind end
+  table.sort(kinds)
+  for _, kind in ipairs(kinds) do
+    local sums = distances[kind]
     local is_near = sums.mine <= sums.most ^ 2 * sums.one
-    if sums.cases >= 10 and not is_near then
-      failed = failed + 1
-      print(("%s: the first gradients of %d cases are further from fp64 than %g times those of one rank: %.3g and %.3g")
-        :format(kind, sums.cases, sums.most, math.sqrt(sums.mine), math.sqrt(sums.one)))
-    end
+    local is_failed = sums.cases >= 10 and not is_near
+    failed = failed + (is_failed and 1 or 0)
+    local limit = is_failed and (", more than %g times"):format(sums.most) or ""
+    print(("%s: the first gradients of %d cases are %.2f times as far from fp64 as those of one rank%s")
+      :format(kind, sums.cases, math.sqrt(sums.mine / sums.one), limit))
   end
   return failed
 end
