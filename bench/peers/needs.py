@@ -19,6 +19,6 @@ def packages(*names, environment=".venv-oracle", starter=None):
     if not missing:
         return
     script = pathlib.Path(sys.argv[0]).name
-    hint = SETUP[environment].format(script=script, starter=starter)
+    hint = SETUP[environment].format(script=starter or script, starter=starter)
     print(f"{script}: this needs {' and '.join(missing)}, which {sys.executable} does not have: {hint}", file=sys.stderr)
     sys.exit(2)

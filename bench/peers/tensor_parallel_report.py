@@ -15,7 +15,7 @@ def in_words(result):
                 + (f", activations {result['activations'] / 2**20:.0f} MiB" if "activations" in result else ""))
     if "step_seconds" in result:
         return f"{1000 * result['step_seconds']:.0f} ms"
-    return ", ".join(f"{name} {value:.4g}" for name, value in result.items())
+    return ", ".join(f"{name} {value:.6g}" for name, value in result.items())
 
 
 def median_and_spread(values, form):

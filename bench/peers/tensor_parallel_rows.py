@@ -15,7 +15,7 @@ from train_vs_products import seconds_of_products
 PRECISIONS = ("fp32", "bf16")
 METHODS = ("ring", "gather", "ulysses")
 RANKS = 2
-TILE = 1024  # rows of a tile in the row `longest`
+TILE = 1024  # rows of a tile
 
 
 def model(name, **more):
@@ -93,13 +93,12 @@ def planned_bytes(options, ranks, seq, words):
 
 
 def tiles(case):
-    """Runs the layers with tiles of nn_bench, which compares the results. Returns {name/precision/rows of a tile: time beside the
-    untiled layer}."""
-    command = [case.options.ztoolkit.parent.parent / "bench/nn_bench", f"--benchmark_filter=^tile_.*/{case.precision}/",
+    """Runs the layers with tiles of nn_bench, which compares the results. Returns {layer: time beside the untiled layer}."""
+    command = [case.options.ztoolkit.parent.parent / "bench/nn_bench", f"--benchmark_filter=^tile_.*/{case.precision}/{TILE}/",
                "--benchmark_format=json"]
     done = subprocess.run(["taskset", "--cpu-list", str(train_vs.cores()[0]), *map(str, command)], env=train_vs.environment(),
                           check=True, stdout=subprocess.PIPE, timeout=case.options.timeout)
-    return {entry["name"].partition("/iterations")[0]: entry["ratio"] for entry in json.loads(done.stdout)["benchmarks"]}
+    return {entry["name"].partition("/")[0]: entry["ratio"] for entry in json.loads(done.stdout)["benchmarks"]}
 
 
 RUNS = {
@@ -175,10 +174,8 @@ def beside_dp(target):
     return [speed("tp 2", "dp 2", target), share("tp 2", "dp 2", 0.04)]
 
 
-def tiled(precision):
-    return [Check(name, ("tiles",), lambda result, name=name: result[name], target, False)
-            for layer, target in (("head", 1.4), ("mlp_gelu_tanh", 1.25), ("mlp_swiglu", 1.25))
-            for name in (f"tile_{layer}/{precision}/{rows}" for rows in (256, 512, 1024))]
+def tiled(layer, target):
+    return Check(f"seconds of the {layer} in tiles / untiled", ("tiles",), lambda result: result[f"tile_{layer}"], target, False)
 
 
 SEQUENCE = [speed("tp 2, sequence", "tp 2", 0.97), activations("tp 2, sequence", "tp 2", 0.8)]
@@ -190,6 +187,7 @@ LONGEST = [Check(f"longest, cp 2, {method} / 1 rank", (f"longest, cp 2, {method}
                  lambda a, b: a["tokens"] / b["tokens"], 1.9) for method in METHODS]
 LOSS = Check("seconds of the head, tp 2 / 1 rank", ("tp 2, costs", "1 rank, costs"),
              lambda a, b: seconds_of_head(a) / seconds_of_head(b), 0.56, False)
+TILED = [tiled("head", 1.4), tiled("mlp_gelu_tanh", 1.25), tiled("mlp_swiglu", 1.25)]
 BASE = [speed(run, f"{run}, base", 0.99, has_equal_losses=True) for run in ("1 rank", "dp 2")]
 
 # By name: {(model, precision): checks}.
@@ -200,6 +198,6 @@ ROWS = {
     "context": {("long", "fp32"): CONTEXT},
     "longest": {("long", "fp32"): LONGEST},
     "loss": {("main", precision): [LOSS] for precision in PRECISIONS},
-    "tile": {("main", precision): tiled(precision) for precision in PRECISIONS},
+    "tile": {("main", precision): TILED for precision in PRECISIONS},
     "base": {("main", precision): BASE for precision in PRECISIONS},
 }

@@ -1,8 +1,8 @@
 -- The ztoolkit side of train_vs_torch.py, train_vs_deepspeed.py, train_vs_products.py, pipelines.py, moe_vs_deepspeed.py and
--- tensor_parallel.py. Reads batches.i64, [steps, batch, seq + 1] tokens, from --folder and trains; with --schedule all ranks are one
--- pipeline, otherwise they are data parallel, where --tp and --cp do not say that they share matrices or tokens, and with --experts
--- they share the experts, too. With --export it writes its initial parameters to the folder instead. train_vs.py describes the files
--- of a run. `ztoolkit plan` needs no files.
+-- tensor_parallel.py. Reads batches.i64, [steps, batch, seq + 1] tokens, from --folder and trains. With --schedule all ranks are
+-- one pipeline; with --tp they share matrices, with --cp tokens; otherwise they are data parallel, and with --experts they share
+-- the experts, too. With --export it writes its initial parameters to the folder instead. train_vs.py describes the files of a
+-- run; `ztoolkit plan` needs none.
 local zt = require "zt"
 local comm = require "zt.comm"
 local moe = require "zt.moe"
@@ -12,7 +12,7 @@ local pipe = require "zt.pipe"
 local zero = require "zt.zero"
 
 local o = zt.cli{
-  name = "train_vs", about = "Times training steps; started by train_vs_*.py and pipelines.py.",
+  name = "train_vs", about = "Times training steps; started by the scripts in bench/peers.",
   options = {
     {"folder", nil, "the folder of the files", type = "string"},
     {"export", false, "write the initial parameters and stop"},

@@ -1,5 +1,5 @@
-"""Functions shared by the training benchmarks train_vs_*.py, by pipelines.py, by moe_vs_deepspeed.py and by ckpt_bench.py: batches, runs
-of all sides, statistics.
+"""Functions shared by the training benchmarks train_vs_*.py, pipelines.py, moe_vs_deepspeed.py and tensor_parallel.py, and by
+ckpt_bench.py: batches, runs of all sides, statistics. `ranks` has the scripts that run as a rank of PyTorch or DeepSpeed.
 
 The ranks of a run read parameters.f32, parameters.json and batches.i64 from a folder. Rank 0 writes result.json to its subfolder
 `run`. There each rank also writes marks, files NAME.RANK: `idle` when it has started (with its process id and the bytes that it

@@ -7,7 +7,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, t
 
 import needs
 
-needs.packages("numpy", "torch")
+needs.packages("numpy", "torch", starter="pipelines.py")
 
 import torch
 import torch.distributed as dist

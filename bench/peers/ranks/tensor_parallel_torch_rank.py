@@ -7,7 +7,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py, t
 
 import needs
 
-needs.packages("numpy", "torch")
+needs.packages("numpy", "torch", starter="tensor_parallel.py")
 
 import torch
 import torch.distributed as dist
