@@ -106,8 +106,8 @@ end
 --- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
 -- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
 -- random numbers. Each token costs one trainer:infer on the last `seq` tokens, in as many equal micro-batches as an evaluation
--- of the program has: there is no cache of keys and values. The batch's `logits_of` asks the head for the last token's logits only;
--- of a head that gives those of all tokens, the last are used. In a pipeline only the token is sent to the other ranks.
+-- of the program has: there is no cache of keys and values. The batch's `logits_of` asks the head for the last token's logits
+-- only; of a head that gives those of all tokens, the last are used. In a pipeline only the token is sent to the other ranks.
 local function generate(trainer, prompt, value)
   local options = check.options("zt.generate", SCHEMA, value)
   check.argument("zt.generate", "the first argument", "Trainer", trainer)
