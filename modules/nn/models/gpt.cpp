@@ -138,7 +138,7 @@ bool add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   return false;
 }
 
-// Returns the options that say what the model is, not where it runs.
+// Returns the options that say what the model is, not where and how it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
   for (const char* layout :
