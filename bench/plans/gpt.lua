@@ -27,6 +27,7 @@ local o = zt.cli{
     {"samples", 1, "samples per data-parallel rank and micro-batch", at_least = 1},
     {"micro_batches", 1, "micro-batches per step", at_least = 1},
     {"selective", false, "recompute norms, attention and activations"},
+    {"tile", 0, "rows for which logits and inner columns of MLPs exist at a time; 0: all", at_least = 0},
     {"recompute", 0, "recompute every so many blocks; 0: none", at_least = 0},
     {"stage", 3, "ZeRO stage", one_of = {0, 1, 2, 3}},
     {"precision", "bf16", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},
@@ -38,14 +39,15 @@ local is_llama = o.family == "llama"
 local function experts()
   return moe.layers{
     experts = o.experts, hidden = o.hidden, ffn = o.ffn, top_k = o.top_k, axis = mesh.ep,
-    activation = is_llama and "swiglu" or nil, bias = not is_llama,
+    activation = is_llama and "swiglu" or nil, bias = not is_llama, tensor = mesh.tp,
+    context = {axis = mesh.cp, method = o.method},
   }
 end
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, kv_heads = o.kv_heads > 0 and o.kv_heads or nil,
   ffn = o.ffn > 0 and o.ffn or nil, vocab = o.vocab, seq = o.seq, family = o.family,
   tensor = mesh.tp, sequence_parallel = o.sequence_parallel, context = {axis = mesh.cp, method = o.method},
-  recompute = o.selective and "selective" or nil,
+  recompute = o.selective and "selective" or nil, head_tile = o.tile, mlp_tile = o.experts == 0 and o.tile or 0,
   mlp = o.experts > 0 and experts or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})

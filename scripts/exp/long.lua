@@ -25,6 +25,7 @@ local o = zt.cli{
     {"layout", "balanced", "which tokens a rank has", one_of = {"balanced", "contiguous"}},
     {"window", 0, "tokens that a query sees; 0: all before it", at_least = 0},
     {"recompute", "none", "what the backward computes again", one_of = {"none", "selective", "blocks"}},
+    {"tile", 0, "rows for which logits and inner columns of MLPs exist at a time; 0: all", at_least = 0},
     {"stage", 1, "ZeRO stage", between = {0, 3}},
     {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
     {"layers", 2, "blocks", at_least = 1},
@@ -45,7 +46,7 @@ if o.seq % 2 ~= 0 then error(("--seq %d is odd: the second half of a sample repe
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = VOCAB, seq = o.seq, family = "llama", seed = SEED,
   window = o.window > 0 and o.window or nil, context = {axis = mesh.cp, method = o.method, layout = o.layout},
-  recompute = o.recompute == "selective" and "selective" or nil,
+  recompute = o.recompute == "selective" and "selective" or nil, head_tile = o.tile, mlp_tile = o.tile,
 }
 local program = zt.program(model, {precision = o.precision}):apply(zero.shard{axis = mesh.dp, stage = o.stage})
 if o.recompute == "blocks" then program = program:apply(zt.recompute{every = 1}) end

@@ -4,7 +4,8 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local comm, nn, optim, pipe, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.pipe", require "zt.zero"
+local comm, moe, nn, optim = require "zt.comm", require "zt.moe", require "zt.nn", require "zt.optim"
+local pipe, zero = require "zt.pipe", require "zt.zero"
 local small = require "support.small_engine"
 
 local ranks = zt.world.size
@@ -40,9 +41,9 @@ local function batch(step, axis)
 end
 
 -- Fails unless the engine has the losses, norms and weights of a program made by hand over `mesh`. `how`: {cut = options of
--- nn.gpt, stage =, precision =, stages = the axis of a pipeline}.
+-- nn.gpt, or model =, stage =, precision =, stages = the axis of a pipeline}.
 local function assert_trains_as(engine, mesh, how)
-  local program = zt.program(gpt(how.cut), {micro_batches = small.parts, precision = how.precision})
+  local program = zt.program(how.model or gpt(how.cut), {micro_batches = small.parts, precision = how.precision})
   if how.stages then program = program:apply(pipe.split{axis = how.stages, schedule = "one_f_one_b"}) end
   program = program:apply(zero.shard{axis = mesh.dp, stage = how.stage or 0})
   local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.5}, clip = 1})
@@ -139,6 +140,25 @@ function TestCut:test_a_mesh_of_the_script()
                             engine_of, "tensor_parallel: {autotp_size: 7}", {mesh = mesh})
   lu.assertErrorMsgContains("sequence_parallel_size = 2, but the axis cp of the mesh has 1 ranks", engine_of,
                             "sequence_parallel_size: 2", {mesh = mesh})
+end
+
+-- Experts whose matrices the ranks share. With the key, each MLP is cut; without it, experts are whole on the ranks of tp.
+function TestCut:test_experts()
+  local mesh = comm.mesh{dp = -1, tp = shared}
+  local function with_experts(options, tensor)
+    return gpt{tensor = options.tensor, mlp = function()
+      return moe.layers{experts = 4, hidden = 8, ffn = 12, axis = options.ep, tensor = tensor}
+    end}
+  end
+  for _, size in ipairs{1, shared} do
+    local engine = engine_of(([[tensor_parallel: {autotp_size: %d},
+      expert_parallel: {enabled: true, expert_tensor_parallel_size: %d}]]):format(shared, size),
+      {model = function(own, experts, cut)
+        lu.assertEquals(experts.tensor ~= nil, size > 1)
+        return with_experts({tensor = cut.tensor, ep = own.ep}, experts.tensor)
+      end})
+    assert_trains_as(engine, mesh, {model = with_experts({tensor = mesh.tp}, size > 1 and mesh.tp or nil)})
+  end
 end
 
 function TestCut:test_options_for_the_model()
