@@ -27,15 +27,15 @@ function inner.lua(seed)
   return {stream.lua_mlp("mlp", HIDDEN, 7, seed), stream.token_mean("mean", HIDDEN, seed + 5), stream.pair("pair", HIDDEN, 10)}
 end
 
-function inner.experts(seed, sizes)
-  local may_lose = sizes.cp == 1 -- a router's losses are sums per sample
-  local router = may_lose and seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid"'
-  local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, axis = mesh.ep, ffn = 5, router = {std = 0.7, %s}}")
-    :format(HIDDEN, router)
+function inner.experts(seed)
+  local router = seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid", noise = "jitter"'
+  local where = 'axis = mesh.ep, tensor = tp, context = context "ring"'
+  local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, %s, ffn = 5, router = {std = 0.7, %s}}")
+    :format(HIDDEN, where, router)
   return {{name = "experts", kind = "mixture", positions = 4, code = code}}
 end
 
-local function items_of(of, seed, sizes)
+local function items_of(of, seed)
   local how = block_options(of)
   local items = {stream.block("one", HIDDEN, how)}
   local make = inner[of.mlp]
@@ -43,7 +43,7 @@ local function items_of(of, seed, sizes)
     items[2] = stream.block("two", HIDDEN, how)
     return items
   end
-  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed, sizes))) do items[#items + 1] = item end
+  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed))) do items[#items + 1] = item end
   return items
 end
 
@@ -79,7 +79,7 @@ function cases.of(combination, number)
     seed = number, vocab = of.vocab, hidden = HIDDEN, steps = 3, frozen = {},
     by_hand = number % 4 == 1 and sizes.pp == 1, -- a pipeline has no steps by hand
     cut = {sequence = of.tensor:find "sequence" ~= nil, layout = of.context:match "%a+$" or "balanced"},
-    items = items_of(of, number, sizes), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
+    items = items_of(of, number), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
     positions = of.style == "gpt2" and POSITIONS or nil, dropout = of.dropout > 0 and of.dropout or nil,
     head_tile = of.tile > 0 and of.tile or nil,
     rows = {1, 1}, seq = {of.tokens}, empty = {}, ignored = of.ignored and last_ranks_tokens(of, sizes.cp) or nil,

@@ -15,12 +15,10 @@ local function factorings(ranks)
   return found
 end
 
--- A router's losses, its room per sample and its noise need whole samples.
+-- A router's room per sample needs whole samples.
 local function needs_whole_samples(case)
   for _, item in ipairs(case.items) do
-    for _, option in ipairs{"losses", "capacity", "noise"} do
-      if item.kind == "mixture" and item.code and item.code:find(option) then return true end
-    end
+    if item.kind == "mixture" and item.code and item.code:find "capacity" then return true end
   end
   return false
 end
@@ -75,7 +73,14 @@ local function draw_attention(dice, most, is_inner)
   return how
 end
 
--- Cuts the attention and the MLPs of the layers that are there. They see all tokens along `tp`.
+-- Returns the code of a mixture whose router knows of cut tokens, and whose experts are cut if each rank gets a column.
+local function mixture_code(code, most)
+  local ffn, own = tonumber(code:match "[ {]ffn = (%d+)"), 'context = context "ring", '
+  local is_plain = ffn and ffn >= most.tp and not code:find "shared" and not code:find "expert ="
+  return (code:gsub("moe.layers{", "moe.layers{" .. own .. (is_plain and "tensor = tp, " or ""), 1))
+end
+
+-- Cuts the attention and the experts of the layers that are there. They see all tokens along `tp`.
 local function cut_items(dice, case, most)
   for _, item in ipairs(case.items) do
     local code = item.code
@@ -83,6 +88,8 @@ local function cut_items(dice, case, most)
       local how = draw_attention(dice, most, true)
       local made = item.kind == "block" and stream.block("", case.hidden, how) or stream.attention("", case.hidden, how)
       item.code, item.kind = made.code, made.kind
+    elseif item.kind == "mixture" then
+      item.code = mixture_code(code, most)
     end
   end
 end
