@@ -97,7 +97,6 @@ void run_rank(const World& world, const Options& options) {
   seconds_of(overlapped, 0, 0);
   seconds_of(as_is, latency, 1e18);
   const double latencies = network.spent;
-  fmt::print(stderr, "bytes {} alone {} latencies {}\n", bytes, median(alone), latencies);
   for (const double share : options.exchanges) {
     const double rate = bytes / std::max(1e-9, share * median(alone) - latencies);
     std::vector<std::vector<double>> times(kForms);

@@ -14,6 +14,7 @@ from train_vs_products import seconds_of_products
 
 PRECISIONS = ("fp32", "bf16")
 METHODS = ("ring", "gather", "ulysses")
+AT_ONCE = {"ring": ("--heads-at-once", 1), "gather": ("--heads-at-once", 1), "ulysses": ()}  # for the longest sequences
 RANKS = 2
 TILE = 1024  # rows of a tile
 
@@ -115,7 +116,7 @@ RUNS = {
     "1 rank, base": ours(ranks=1, program="base"),
     "dp 2, base": ours(program="base"),
     "longest, 1 rank": longest(1),
-    **{f"longest, cp 2, {method}": longest(RANKS, "--cp", RANKS, "--method", method) for method in METHODS},
+    **{f"longest, cp 2, {method}": longest(RANKS, "--cp", RANKS, "--method", method, *AT_ONCE[method]) for method in METHODS},
     "tiles": tiles,
     "GEMMs of dp 2": products(samples_in=RANKS),
     "GEMMs of tp 2": products(parts=RANKS),

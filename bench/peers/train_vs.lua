@@ -30,6 +30,7 @@ local o = zt.cli{
     {"tp", 1, "ranks that share the matrices", at_least = 1},
     {"sequence_parallel", false, "each of these has a share of the tokens between the matrices"},
     {"cp", 1, "ranks that share the tokens of samples", at_least = 1}, {"method", "ring", "how their keys and values meet"},
+    {"heads_at_once", nil, "key heads that ring and gather exchange together; default: all", type = "integer"},
     {"position", "learned", "kind of positions"}, {"recompute", false, "blocks compute their activations again"},
     {"head_tile", nil, "rows whose logits exist at the same time", type = "integer"},
     {"mlp_tile", nil, "rows whose columns inside the MLPs exist at the same time", type = "integer"},
@@ -77,7 +78,7 @@ local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = o.vocab, seq = o.seq, tied = o.tied, seed = 1,
   mlp = o.experts > 0 and experts_of or nil, position = o.position, head_tile = o.head_tile, mlp_tile = o.mlp_tile,
   tensor = o.tp > 1 and mesh.tp or nil, sequence_parallel = o.sequence_parallel or nil,
-  context = o.cp > 1 and {axis = mesh.cp, method = o.method} or nil,
+  context = o.cp > 1 and {axis = mesh.cp, method = o.method, heads_at_once = o.heads_at_once} or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})
 if o.schedule then

@@ -59,7 +59,6 @@ class SleepLayer : public Layer {
   }
   Params params() const override { return {weight_}; }
   Io io() const override { return {.inputs = is_first_ ? std::vector<std::string>() : std::vector<std::string>{"h"}}; }
-  bool splits_backward() const override { return true; }
   std::string kind() const override { return "sleep"; }
 
  private:

@@ -13,8 +13,6 @@ namespace zt::moe {
 
 namespace {
 
-using BatchField = std::function<at::Tensor(const std::string&)>;
-
 // Throws Misuse unless the layer can run inside of another one that gives it all tokens and its own Context.
 void check_branch(const Layer& branch) {
   const Io io = branch.io();
@@ -41,7 +39,6 @@ class BranchLayer : public Layer, public LayerExtras {
     all.insert(all.end(), own_.begin(), own_.end());
     return all;
   }
-  bool splits_backward() const override { return branch_->splits_backward(); }
   std::vector<std::string> axes() const override { return branch_->axes(); }
   Counts count(const BatchField& batch) const override { return branch_->count(batch); }
   std::vector<LayerBuffer> buffers() const override { return inner().buffers(); }

@@ -75,9 +75,7 @@ class Router final : public Layer, public LayerExtras {
     return options_.losses.balance > 0 && options_.losses.per == BalanceOver::batch ? axes() : std::vector<std::string>();
   }
   std::optional<TokenCut> token_cut() const override { return cut_; }
-  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode) const override {
-    selection_->check_batch(options_, batch);
-  }
+  void check_batch(const BatchField& batch, Mode) const override { selection_->check_batch(options_, batch); }
   // Without `context` the router does not know of cut tokens.
   void check_sources(const std::vector<const Layer*>& sources) const override {
     const auto cut = extras_of(*sources[0]).token_cut();

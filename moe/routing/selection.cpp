@@ -92,7 +92,7 @@ class RecordedSelection final : public Selection {
     check_routes(experts, candidates.sizes(), name());
     return experts.reshape({-1, candidates.routes}).clone();
   }
-  void check_batch(const RouterOptions& options, const std::function<at::Tensor(const std::string&)>& batch) const override {
+  void check_batch(const RouterOptions& options, const BatchField& batch) const override {
     const at::Tensor experts = batch(field_);
     if (!experts.defined() || experts.is_meta() || experts.dim() != 3) return;  // `select` refuses these, alike on all ranks
     check_routes(experts.cpu(), {experts.size(0), experts.size(1), options.top_k, options.experts}, name());

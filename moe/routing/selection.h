@@ -43,8 +43,7 @@ class Selection {
   // plans.
   virtual at::Tensor select(const Candidates& candidates, Context& context) const = 0;
   // Throws Misuse if it cannot take fields of a micro-batch, as LayerExtras::check_batch.
-  virtual void check_batch(const RouterOptions& /*options*/,
-                           const std::function<at::Tensor(const std::string&)>& /*batch*/) const {}
+  virtual void check_batch(const RouterOptions& /*options*/, const BatchField& /*batch*/) const {}
   // Returns whether no expert gets more tokens than the capacity allows, so that none have to be dropped.
   virtual bool fits_capacity() const { return false; }
 };

@@ -22,6 +22,7 @@ local o = zt.cli{
   options = {
     {"cp", 1, "ranks that share each sequence; the others are data parallel", at_least = 1},
     {"method", "ring", "how keys and values reach the queries of other ranks", one_of = {"ring", "gather", "ulysses"}},
+    {"heads_at_once", nil, "key heads that ring and gather exchange together; default: all", type = "integer", at_least = 1},
     {"layout", "balanced", "which tokens a rank has", one_of = {"balanced", "contiguous"}},
     {"window", 0, "tokens that a query sees; 0: all before it", at_least = 0},
     {"recompute", "none", "what the backward computes again", one_of = {"none", "selective", "blocks"}},
@@ -45,7 +46,8 @@ if o.seq % 2 ~= 0 then error(("--seq %d is odd: the second half of a sample repe
 
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = VOCAB, seq = o.seq, family = "llama", seed = SEED,
-  window = o.window > 0 and o.window or nil, context = {axis = mesh.cp, method = o.method, layout = o.layout},
+  window = o.window > 0 and o.window or nil,
+  context = {axis = mesh.cp, method = o.method, layout = o.layout, heads_at_once = o.heads_at_once},
   recompute = o.recompute == "selective" and "selective" or nil, head_tile = o.tile, mlp_tile = o.tile,
 }
 local program = zt.program(model, {precision = o.precision}):apply(zero.shard{axis = mesh.dp, stage = o.stage})
@@ -75,6 +77,7 @@ end
 local memory = zt.memory_text(trainer, mesh:world())
 if zt.world.rank == 0 then
   print(memory)
-  print(("loss %.4f (guessing: %.4f), %.0f tokens/s"):format(last.loss, math.log(VOCAB),
-                                                             seconds > 0 and tokens / seconds or o.batch * o.seq / last.seconds))
+  local loss = ("loss %.4f (guessing: %.4f)"):format(last.loss, math.log(VOCAB))
+  -- The first step also allocates memory, so it does not count.
+  print(o.steps > 1 and ("%s, %.0f tokens/s"):format(loss, tokens / seconds) or loss .. "; tokens/s need more than one step")
 end

@@ -149,7 +149,7 @@ class EarlyLoss : public Layer {
     return {in[0]};
   }
   Io io() const override { return {.losses = {{"early", Per::token}}}; }
-  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
+  Counts count(const BatchField& batch) const override {
     const at::Tensor labels = batch("labels");
     return {.tokens = counts_all_ ? labels.numel() : (labels >= 0).sum().item<int64_t>()};
   }

@@ -10,7 +10,11 @@ const Schema<ContextOptions>& schema_of(const ContextOptions& /*options*/) {
           .required("axis", &ContextOptions::axis, "mesh axis over whose ranks the tokens of samples are cut")
           .optional("method", &ContextOptions::method, "how keys and values come to the queries of other ranks")
           .optional("layout", &ContextOptions::layout, "which tokens a rank has")
-          .optional("fields", &ContextOptions::fields, "names of the batch fields with a number per token");
+          .optional("fields", &ContextOptions::fields, "names of the batch fields with a number per token")
+          .optional("heads_at_once", &ContextOptions::heads_at_once,
+                    "key heads whose keys and values are exchanged at a time; 0: all", at_least(0))
+          .only_with("with method = \"ring\" or \"gather\"",
+                     [](const ContextOptions& o) { return o.method != ContextMethod::ulysses; });
   return kSchema;
 }
 
@@ -21,6 +25,7 @@ ContextAxis::ContextAxis(const std::optional<ContextOptions>& options, const std
            options->axis->name);
   cut_ = TokenCut{options->axis->name, options->layout == ContextLayout::balanced, options->fields};
   method_ = options->method;
+  if (options->heads_at_once > 0) heads_at_once_ = options->heads_at_once;
   ranks_ = options->axis->size;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,7 @@ struct ContextOptions {
   ContextMethod method = ContextMethod::ring;
   ContextLayout layout = ContextLayout::balanced;
   std::vector<std::string> fields = TokenCut{}.fields;
+  int64_t heads_at_once = 0;
 };
 const Schema<ContextOptions>& schema_of(const ContextOptions& options);
 
@@ -45,6 +47,8 @@ class ContextAxis {
   bool is_cut() const { return cut_.has_value(); }
   int ranks() const { return ranks_; }
   ContextMethod method() const { return method_; }
+  // Key heads whose keys and values are exchanged at a time, at least 1.
+  int64_t heads_at_once() const { return heads_at_once_; }
   // What LayerExtras::token_cut returns.
   const std::optional<TokenCut>& token_cut() const { return cut_; }
   const std::string& name() const { return cut_->axis; }
@@ -54,8 +58,11 @@ class ContextAxis {
   std::string load(bool causal) const;
 
  private:
+  static constexpr int64_t kAllHeads = std::numeric_limits<int64_t>::max();
+
   std::optional<TokenCut> cut_;
   ContextMethod method_ = ContextMethod::ring;
+  int64_t heads_at_once_ = kAllHeads;
   int ranks_ = 1;
 };
 

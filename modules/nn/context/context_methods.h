@@ -6,14 +6,14 @@
 
 namespace zt::nn {
 
-// Return out [B, S, H D] in the dtype of qkv, and the logsumexp. qkv: [B, S, (H + 2K) D], rotated.
-BlockResult ring_forward(const ContextCall& call, const at::Tensor& qkv);
-BlockResult gather_forward(const ContextCall& call, const at::Tensor& qkv);
+// Return out [B, S, H D] in the dtype of `own`, and the logsumexp. own: this rank's tokens, rotated.
+BlockResult ring_forward(const ContextCall& call, const AttentionViews& own);
+BlockResult gather_forward(const ContextCall& call, const AttentionViews& own);
 
-// Write dqkv, the gradient of qkv, from that of the out that the forward returned.
-void ring_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
+// Write `grads`, the gradients of `own`, from that of the out that the forward returned, which is contiguous as `result` is.
+void ring_backward(const ContextCall& call, const AttentionViews& grads, const at::Tensor& dout, const AttentionViews& own,
                    const BlockResult& result);
-void gather_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
+void gather_backward(const ContextCall& call, const AttentionViews& grads, const at::Tensor& dout, const AttentionViews& own,
                      const BlockResult& result);
 
 }  // namespace zt::nn

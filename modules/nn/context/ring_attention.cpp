@@ -27,8 +27,8 @@ struct PassedBlock {
 // One turn of the ring. In step 0 a rank has its own block, in each later step the block that the rank before had.
 class RingTurn {
  public:
-  RingTurn(const ContextCall& call, const at::Tensor& qkv)
-      : call_(call), own_(views_of(qkv, call.inputs.shape)), held_{at::stack({own_.keys, own_.values}), call.inputs.segments} {}
+  RingTurn(const ContextCall& call, const AttentionViews& own)
+      : call_(call), queries_(own.queries), held_{at::stack({own.keys, own.values}), call.inputs.segments} {}
 
   // Calls body(step) with each block. The next block is on its way meanwhile.
   template <class Body>
@@ -43,7 +43,7 @@ class RingTurn {
   }
   // Returns the rank whose block this rank has in a step.
   int source(int step) const { return (call_.places().rank + call_.ranks() - step % call_.ranks()) % call_.ranks(); }
-  AttentionViews views() const { return {own_.queries, held_.keys_values[0], held_.keys_values[1]}; }
+  AttentionViews views() const { return {queries_, held_.keys_values[0], held_.keys_values[1]}; }
   const at::Tensor& keys_values() const { return held_.keys_values; }
   std::vector<int64_t> shape_of(int rank) const {
     std::vector<int64_t> shape = held_.keys_values.sizes().vec();
@@ -71,38 +71,37 @@ class RingTurn {
   }
 
   const ContextCall& call_;
-  AttentionViews own_;
+  at::Tensor queries_;
   RingBlock held_;
   int source_ = 0;
 };
 
 }  // namespace
 
-BlockResult ring_forward(const ContextCall& call, const at::Tensor& qkv) {
-  const AttentionShape& shape = call.inputs.shape;
-  const int64_t B = qkv.size(0), S = qkv.size(1);
-  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+BlockResult ring_forward(const ContextCall& call, const AttentionViews& own) {
+  const at::Tensor& queries = own.queries;
+  const auto wide = queries.options().dtype(wide_dtype(queries.scalar_type()));
   const auto empty_result = [&] {
-    return BlockResult{at::empty({B, S, shape.heads * shape.head_dim}, wide), at::empty({B, shape.heads, S}, wide)};
+    return BlockResult{at::empty(queries.sizes(), wide),
+                       at::empty({queries.size(0), call.inputs.shape.heads, queries.size(1)}, wide)};
   };
   const BlockResult sum = empty_result();
-  RingTurn ring(call, qkv);
+  RingTurn ring(call, own);
   ring.run([&](int step) {
     if (!ring.is_visible()) return;
     const BlockResult block = step == 0 ? sum : empty_result();
     forward_block(call, block, ring.views(), ring.tokens());
     if (step > 0) merge_block(sum, block);
   });
-  return {sum.out.to(qkv.scalar_type()), sum.logsumexp};
+  return {sum.out.to(queries.scalar_type()), sum.logsumexp};
 }
 
-void ring_backward(const ContextCall& call, const at::Tensor& dqkv, const at::Tensor& dout, const at::Tensor& qkv,
+void ring_backward(const ContextCall& call, const AttentionViews& grads, const at::Tensor& dout, const AttentionViews& own,
                    const BlockResult& result) {
-  const AttentionViews grads = views_of(dqkv, call.inputs.shape);
-  const auto wide = qkv.options().dtype(wide_dtype(qkv.scalar_type()));
+  const auto wide = own.queries.options().dtype(wide_dtype(own.queries.scalar_type()));
   const at::Tensor queries = at::zeros(grads.queries.sizes(), wide);
   PassedTensor sums;  // of the gradients of a block's keys and values
-  RingTurn ring(call, qkv);
+  RingTurn ring(call, own);
   ring.run([&](int step) {
     const at::Tensor part = at::zeros(ring.keys_values().sizes(), wide);
     if (ring.is_visible())

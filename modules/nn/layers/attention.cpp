@@ -128,6 +128,14 @@ at::Tensor Attention::run(const MatmulInput& input, Context& context, const at::
   return linear_of_parts(attend_again(qkv, std::move(inputs), context), out_, tensor_, context, residual);
 }
 
+void Attention::check_batch(const BatchField& batch) const {
+  check_beside_tokens("segments", batch);
+  if (!rotary_) return;
+  check_beside_tokens("positions", batch);
+  const at::Tensor positions = batch("positions");
+  if (positions.defined() && positions.numel() > 0) check_not_negative(positions.min().item<int64_t>());
+}
+
 std::shared_ptr<Layer> make_attention(const Value& value) {
   static const auto kSchema =
       attention_options(Schema<AttentionOptions>("nn.attention"), "dropout probability of the attention weights");

@@ -2,6 +2,7 @@
 // if kv_heads < heads.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,8 +79,6 @@ Schema<Options>&& attention_options(Schema<Options>&& schema, const std::string&
 
 class Attention {
  public:
-  static constexpr bool kSplits = true;
-
   // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
   // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias (qkv.bias if options.qkv_bias says so), and those
   // of HeadNorm if options.qk_norm. Throws Misuse if kv_heads does not divide heads, if heads does not divide hidden where
@@ -89,6 +88,8 @@ class Attention {
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's
   // "positions" and "segments" [samples, seq] int64 if it has them. Tokens attend only to tokens of their own segment.
   at::Tensor run(const MatmulInput& x, Context& context, const at::Tensor& residual = {}) const;
+  // As LayerExtras::check_batch.
+  void check_batch(const BatchField& batch) const;
   Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
   const ContextAxis& context_axis() const { return context_; }

@@ -52,11 +52,12 @@ class AttentionBlock final : public Layer, public LayerExtras {
   Norm::Fork run(const at::Tensor& x, Context& context) const;
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Io io() const override;
-  bool splits_backward() const override { return true; }
   std::vector<std::string> axes() const override { return context_axis().with(tensor_axes()); }
   std::vector<std::string> tensor_axes() const override { return tensor().axes(); }
   std::optional<TokenCut> token_cut() const override { return context_axis().token_cut(); }
   std::string assumption() const override { return load(); }
+  void check_batch(const BatchField& batch, Mode /*mode*/) const override { check_batch(batch); }
+  void check_batch(const BatchField& batch) const { attention_.check_batch(batch); }
   const TensorAxis& tensor() const { return attention_.tensor(); }
   const ContextAxis& context_axis() const { return attention_.context_axis(); }
   std::string load() const { return attention_.load(); }
@@ -79,8 +80,6 @@ struct BlockOptions : AttentionBlockOptions {
 
 class Block {
  public:
-  static constexpr bool kSplits = true;
-
   // Makes the parameters norm1.*, attention.*, norm2.*, mlp.*. `path` names the options in messages.
   Block(const BlockOptions& options, const std::string& path);
 
@@ -90,6 +89,7 @@ class Block {
   const TensorAxis& tensor() const { return attention_block_.tensor(); }
   const ContextAxis& context_axis() const { return attention_block_.context_axis(); }
   std::string load() const { return attention_block_.load(); }
+  void check_batch(const BatchField& batch) const { attention_block_.check_batch(batch); }
 
  private:
   AttentionBlock attention_block_;

@@ -18,8 +18,6 @@ struct DropoutOptions : TensorAxisOptions {
 
 class DropoutPart {
  public:
-  static constexpr bool kSplits = false;
-
   explicit DropoutPart(const DropoutOptions& options)
       : dropout_(options.p), columns_(options.columns), tensor_(options, "nn.dropout") {
     if (tensor_.is_cut()) tensor_.check_enough(columns_, "columns", "nn.dropout");

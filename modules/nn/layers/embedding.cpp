@@ -93,31 +93,42 @@ void scatter_rows(const at::Tensor& table, const at::Tensor& dy, const at::Tenso
   });
 }
 
+// The indices that are looked up in a table.
+struct Lookup {
+  at::Tensor indices;
+  Context::SinkFn sink;
+  at::Tensor places = {};  // of the indices among the rows of the result; undefined: each has a row
+};
+
+// Adds the rows of the table to those of `out`.
+void look_up(const at::Tensor& out, const at::Tensor& table, const Lookup& lookup) {
+  if (!lookup.places.defined()) return gather_rows(out, table, lookup.indices);
+  const at::Tensor rows = at::zeros({lookup.indices.numel(), table.size(1)}, out.options());
+  gather_rows(rows, table, lookup.indices);
+  as_rows(out).index_add_(0, lookup.places, rows);
+}
+
 // Adds dy to the sink. Converts dy first if the sink has neither the dtype of dy nor the wide one.
-void scatter_into(const Context::SinkFn& sink_of, const at::Tensor& dy, const at::Tensor& indices) {
-  const auto [view, first] = sink_of();
+void scatter_into(const Lookup& lookup, const at::Tensor& of_all) {
+  const auto [view, first] = lookup.sink();
   if (!view.defined()) return;
   if (first) view.zero_();
+  const at::Tensor dy = lookup.places.defined() ? of_all.index({lookup.places}) : of_all;
   const bool is_wide = view.scalar_type() == wide_dtype(dy.scalar_type());
   const at::Tensor rows = is_wide ? dy : dy.to(view.scalar_type());
   for_dtype(rows, [&](auto zero) {
     using From = decltype(zero);
-    if (is_wide) scatter_rows<kernels::Wide<From>, From>(view, rows, indices);
-    else scatter_rows<From, From>(view, rows, indices);
+    if (is_wide) scatter_rows<kernels::Wide<From>, From>(view, rows, lookup.indices);
+    else scatter_rows<From, From>(view, rows, lookup.indices);
   });
 }
 
-// A table and the indices that are looked up in it.
-struct Lookup {
-  at::Tensor indices;
-  Context::SinkFn sink;
-};
-
 struct LookupFunction : torch::autograd::Function<LookupFunction> {
-  static at::Tensor forward(AutogradContext* node, at::TensorList tables, std::vector<Lookup> lookups, Context* context) {
-    const at::Tensor& indices = lookups.front().indices;
-    at::Tensor out = at::zeros({indices.size(0), indices.size(1), tables[0].size(1)}, tables[0].options().requires_grad(false));
-    for (size_t i = 0; i < lookups.size(); ++i) gather_rows(out, tables[i], lookups[i].indices);
+  // Returns the sums of the rows [samples, seq, columns]. `tokens` has the shape [samples, seq].
+  static at::Tensor forward(AutogradContext* node, at::TensorList tables, const at::Tensor& tokens, std::vector<Lookup> lookups,
+                            Context* context) {
+    at::Tensor out = at::zeros({tokens.size(0), tokens.size(1), tables[0].size(1)}, tables[0].options().requires_grad(false));
+    for (size_t i = 0; i < lookups.size(); ++i) look_up(out, tables[i], lookups[i]);
     keep(node, std::make_pair(std::move(lookups), context));
     return out;
   }
@@ -125,9 +136,9 @@ struct LookupFunction : torch::autograd::Function<LookupFunction> {
     const auto& [lookups, context] = kept<std::pair<std::vector<Lookup>, Context*>>(node);
     context->defer([lookups = lookups, dy = as_rows(grads[0])] {
       const at::NoGradGuard no_grad;
-      for (const auto& lookup : lookups) scatter_into(lookup.sink, dy, lookup.indices);
+      for (const auto& lookup : lookups) scatter_into(lookup, dy);
     });
-    return variable_list(lookups.size() + 2);
+    return variable_list(lookups.size() + 3);
   }
 };
 
@@ -143,7 +154,7 @@ Embedding::Embedding(const EmbeddingOptions& options) : tensor_(options, "nn.emb
   tensor_.sum_over_stream({positions_});
 }
 
-void Embedding::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode) const {
+void Embedding::check_batch(const BatchField& batch, Mode) const {
   const at::Tensor tokens = batch("tokens");
   if (!tokens.defined())
     misuse("an embedding needs the batch field 'tokens', int64 [samples, seq], which the batch does not have");
@@ -168,17 +179,14 @@ at::Tensor Embedding::places_of(const at::Tensor& tokens, std::optional<Share> o
 // Returns the rows of the tokens [samples, seq, hidden] from the ranks that have them. On device meta as if this rank had all.
 at::Tensor Embedding::token_rows(const at::Tensor& tokens, Context& context) const {
   const at::Tensor& table = context.param(*weight_);
-  const auto look_up = [&](const at::Tensor& own) {
-    return LookupFunction::apply(at::TensorList{table}, std::vector<Lookup>{{own, context.grad_sink(*weight_)}}, &context);
-  };
-  if (tokens.is_meta()) return tensor_.leave(look_up(tokens), context);
   const Share share = tensor_.share(weight_->shape[0], context);
-  const at::Tensor flat = tokens.flatten(), is_own = (flat >= share.begin).logical_and(flat < share.end());
-  const at::Tensor places = is_own.nonzero().flatten();
-  const at::Tensor rows = look_up((flat.index_select(0, places) - share.begin).unsqueeze(0)).squeeze(0);
-  const at::Tensor all =
-      at::zeros({flat.numel(), table.size(1)}, rows.options().requires_grad(false)).index_copy(0, places, rows);
-  return tensor_.leave(all.view({tokens.size(0), tokens.size(1), -1}), context);
+  at::Tensor own = tokens.flatten(), places = own;
+  if (!tokens.is_meta()) {
+    places = (own >= share.begin).logical_and_(own < share.end()).nonzero().flatten();
+    own = own.index_select(0, places).sub_(share.begin);
+  }
+  std::vector<Lookup> lookups{{own, context.grad_sink(*weight_), places}};
+  return tensor_.leave(LookupFunction::apply(at::TensorList{table}, tokens, std::move(lookups), &context), context);
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
@@ -198,7 +206,7 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
   }
   at::Tensor h = tensor_.is_cut() ? token_rows(tokens, context) : at::Tensor();
   if (!tables.empty()) {
-    const at::Tensor rows = LookupFunction::apply(at::TensorList(tables), std::move(lookups), &context);
+    const at::Tensor rows = LookupFunction::apply(at::TensorList(tables), lookups.front().indices, lookups, &context);
     h = h.defined() ? h + rows : rows;
   }
   return {dropout_.run(h, context, {}, own)};

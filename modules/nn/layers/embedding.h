@@ -30,8 +30,7 @@ class Embedding final : public Layer, public LayerExtras {
     io.outputs.front().cut_over = tensor_.stream_axis();
     return io;
   }
-  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
-  bool splits_backward() const override { return true; }
+  void check_batch(const BatchField& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "embedding"; }

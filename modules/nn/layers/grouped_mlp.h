@@ -38,7 +38,6 @@ class GroupedMlp final : public Layer, public LayerExtras {
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
   std::vector<std::string> axes() const override { return tensor_axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
-  bool splits_backward() const override { return true; }
   std::string kind() const override { return "grouped_mlp"; }
 
  private:

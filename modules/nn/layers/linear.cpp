@@ -18,8 +18,6 @@ struct LinearOptions : TensorAxisOptions {
 
 class Linear {
  public:
-  static constexpr bool kSplits = true;
-
   // Without `std`, weights and bias are initialised uniformly in +-1 / sqrt(in), as in PyTorch. With `std`, weights are normal
   // and the bias is zero. Cut over ranks, it takes all columns and returns this rank's (split "out"), or takes this rank's
   // columns and returns all ("in").

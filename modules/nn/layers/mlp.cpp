@@ -44,7 +44,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<MlpState>(node);
     const auto saved = node->get_saved_variables();
-    const MoveResult x = state.input.start_again(saved[0]);
+    state.input.begin_again(saved[0]);
     at::Tensor of_value = at::empty({saved[1].size(0), state.down.weight.size(1)}, grads[0].options());
     std::vector<at::Tensor> dy;
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
@@ -58,7 +58,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     MoveResult dx;
     if (node->needs_input_grad(0))
       dx = enter.to_stream(enter.shaped(affine_input_gradient(inner.pre, state.up.weight), grads[0]));
-    state.up_gradient.add(inner.pre, as_rows(x.wait()));
+    state.up_gradient.add(inner.pre, as_rows(state.input.again()));
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
     return results;

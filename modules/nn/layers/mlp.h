@@ -41,7 +41,6 @@ class Mlp {
   at::Tensor run(const MatmulInput& x, Context& context, const at::Tensor& residual = {}) const;
   Params params() const { return joined({up_.params(), down_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
-  bool splits() const { return tile_ == 0; }
 
  private:
   Activation activation_;

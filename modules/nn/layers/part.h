@@ -13,10 +13,9 @@
 
 namespace zt::nn {
 
-// P has `at::Tensor run(const at::Tensor& x, Context&) const`, `Params params() const` and `static constexpr bool kSplits` (or
-// `bool splits() const`), which is true if its backward passes weight gradients to Context::defer. If its matrices may be cut, it
-// has `const TensorAxis& tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and
-// `std::string load() const`.
+// P has `at::Tensor run(const at::Tensor& x, Context&) const` and `Params params() const`. If its matrices may be cut, it has
+// `const TensorAxis& tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and
+// `std::string load() const`. If it reads fields of the batch, it may have `void check_batch(batch) const`, as LayerExtras.
 template <class P>
 class PartLayer final : public Layer, public LayerExtras {
  public:
@@ -40,13 +39,12 @@ class PartLayer final : public Layer, public LayerExtras {
     if constexpr (kHasContext) return part_.context_axis().token_cut();
     else return {};
   }
+  void check_batch(const BatchField& batch, Mode /*mode*/) const override {
+    if constexpr (requires { part_.check_batch(batch); }) part_.check_batch(batch);
+  }
   std::string assumption() const override {
     if constexpr (kHasContext) return part_.load();
     else return {};
-  }
-  bool splits_backward() const override {
-    if constexpr (requires { part_.splits(); }) return part_.splits();
-    else return P::kSplits;
   }
   std::string kind() const override { return kind_; }
 

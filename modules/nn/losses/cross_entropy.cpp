@@ -43,9 +43,7 @@ class CrossEntropy final : public Layer {
     return {};
   }
   Io io() const override { return {.inputs = {"h"}, .outputs = {}, .losses = {LossInfo{}}}; }
-  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
-    return count_labels(batch, options_.ignore_index);
-  }
+  Counts count(const BatchField& batch) const override { return count_labels(batch, options_.ignore_index); }
   std::string kind() const override { return "cross_entropy"; }
 
  private:

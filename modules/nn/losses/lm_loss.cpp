@@ -39,11 +39,11 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     if (!state.logits.defined()) fault("the backward of an lm_loss ran twice: the first backward has overwritten its logits");
     const at::Tensor dlogits = std::exchange(state.logits, at::Tensor()), h = node->get_saved_variables()[0];
     const Crossing& enter = state.input.enter();
-    const MoveResult all = state.input.start_again(h);
+    state.input.begin_again(h);
     state.loss.gradient(dlogits, dlogits, grads[0]);
     MoveResult dh;
     if (node->needs_input_grad(0)) dh = enter.to_stream(enter.shaped(affine_input_gradient(dlogits, state.weight), h));
-    state.gradient.add(dlogits, as_rows(all.wait()));
+    state.gradient.add(dlogits, as_rows(state.input.again()));
     return {dh.wait(), {}, {}, {}};
   }
 };
@@ -119,11 +119,11 @@ std::vector<at::Tensor> LmLoss::forward(at::TensorList in, Context& context) {
   return {at::Tensor()};
 }
 
-Counts LmLoss::count(const std::function<at::Tensor(const std::string&)>& batch) const {
+Counts LmLoss::count(const BatchField& batch) const {
   return has_loss_ ? count_labels(batch, ignore_index_) : Counts{};
 }
 
-void LmLoss::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const {
+void LmLoss::check_batch(const BatchField& batch, Mode mode) const {
   const at::Tensor labels = batch("labels"), places = batch(kLogitsOf), tokens = batch("tokens");
   if (has_loss_ && mode != Mode::generate && labels.defined()) check_labels(labels, ignore_index_, head_.weight->shape[0]);
   if (mode == Mode::generate && places.defined() && tokens.defined() && tokens.dim() == 2)

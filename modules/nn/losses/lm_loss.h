@@ -44,9 +44,8 @@ class LmLoss final : public Layer, public LayerExtras {
     if (has_loss_) io.losses = {LossInfo{}};
     return io;
   }
-  bool splits_backward() const override { return tile_ == 0; }
-  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
-  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
+  Counts count(const BatchField& batch) const override;
+  void check_batch(const BatchField& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
   std::string kind() const override { return "lm_loss"; }

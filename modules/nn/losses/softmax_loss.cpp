@@ -223,7 +223,7 @@ void SoftmaxLoss::gradient_on_gpu(const at::Tensor& out, const at::Tensor& logit
   });
 }
 
-Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index) {
+Counts count_labels(const BatchField& batch, int64_t ignore_index) {
   const at::Tensor labels = batch("labels");
   if (!labels.defined()) misuse("the loss needs the batch's labels to count valid tokens, but the batch has none");
   const int64_t valid = labels.is_meta() ? labels.numel() : labels.ne(ignore_index).sum().item<int64_t>();

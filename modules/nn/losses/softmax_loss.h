@@ -74,6 +74,6 @@ void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classe
 
 // Layer::count of the layers that add this loss: returns the valid labels and the samples of the whole local batch. On meta all
 // labels count as valid. Throws Misuse if the batch has no labels.
-Counts count_labels(const std::function<at::Tensor(const std::string&)>& batch, int64_t ignore_index);
+Counts count_labels(const BatchField& batch, int64_t ignore_index);
 
 }  // namespace zt::nn

@@ -44,7 +44,9 @@ struct TiledHeadFunction : torch::autograd::Function<TiledHeadFunction> {
 
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<TiledHeadState>(node);
-    const at::Tensor h = node->get_saved_variables()[0], rows = as_rows(state.input.start_again(h).wait());
+    const at::Tensor h = node->get_saved_variables()[0];
+    state.input.begin_again(h);
+    const at::Tensor rows = as_rows(state.input.again());
     at::Tensor dh;
     if (node->needs_input_grad(0)) dh = at::empty_like(rows);
     TileGradient gradient(state.sinks, rows.scalar_type());

@@ -54,6 +54,8 @@ std::optional<ContextOptions> context_of(const Value& context, int64_t block) {
   const auto* object = method == of_block.end() ? nullptr : method->second.get_if<Object>();
   const auto function = object ? object->as<lua::Callable>() : nullptr;
   if (function) method->second = method_of(*function, block);
+  const auto* name = function ? method->second.get_if<std::string>() : nullptr;
+  if (name && *name == word_of(ContextMethod::ulysses)) of_block.erase("heads_at_once");  // it is for the other blocks
   convert(Value(std::move(of_block)), "nn.gpt.context", options);
   return options;
 }

@@ -21,7 +21,7 @@ struct LuaContext {
 
 // The argument of a layer's `count`: batch(name) returns a field of a micro-batch. Valid only during the call.
 struct LuaBatch {
-  std::function<at::Tensor(const std::string&)> field;
+  BatchField field;
 };
 
 void open_context_type(lua::Module& module);

@@ -153,12 +153,12 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   return results;
 }
 
-void LuaLayer::check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const {
+void LuaLayer::check_batch(const BatchField& batch, Mode mode) const {
   for (const auto& [name, layer] : layers_) extras_of(*layer).check_batch(batch, mode);
 }
 
 // The tokens that the losses of inner layers count.
-Counts LuaLayer::inner_count(const std::function<at::Tensor(const std::string&)>& batch) const {
+Counts LuaLayer::inner_count(const BatchField& batch) const {
   Counts total;
   for (const auto& [name, layer] : layers_) {
     const int64_t tokens = layer->count(batch).tokens;
@@ -170,7 +170,7 @@ Counts LuaLayer::inner_count(const std::function<at::Tensor(const std::string&)>
   return total;
 }
 
-Counts LuaLayer::count(const std::function<at::Tensor(const std::string&)>& batch) const {
+Counts LuaLayer::count(const BatchField& batch) const {
   if (!count_) return inner_count(batch);
   lua_State* L = count_->begin();
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});

@@ -50,8 +50,8 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::string> batch_axes() const override;
   std::vector<std::string> gives_up() const override;
   std::string assumption() const override;
-  void check_batch(const std::function<at::Tensor(const std::string&)>& batch, Mode mode) const override;
-  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override;
+  void check_batch(const BatchField& batch, Mode mode) const override;
+  Counts count(const BatchField& batch) const override;
   std::string kind() const override { return kind_; }
   // A metric is a sum and a count; the result of a step shows their quotient.
   Stats report(const Stats& sums) const override;
@@ -61,7 +61,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   void take_token_cut(const std::optional<TokenCut>& cut, const std::string& of, std::string& cutter);
   void fill_self(lua_State* L, int self, const std::shared_ptr<LuaContext>& context) const;
   void end_self(lua_State* L, int self) const;
-  Counts inner_count(const std::function<at::Tensor(const std::string&)>& batch) const;
+  Counts inner_count(const BatchField& batch) const;
   void call(lua::Callable& function, int arguments, int results) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 

@@ -14,8 +14,6 @@ namespace zt::nn {
 
 class Norm {
  public:
-  static constexpr bool kSplits = false;
-
   // Makes the parameters `prefix`weight, initialised to ones, and, for layernorm with a bias, `prefix`bias, initialised to zeros,
   // each [hidden]. Kind none has no parameters.
   Norm(NormKind kind, int64_t hidden, double eps, bool bias, const std::string& prefix);

@@ -63,8 +63,15 @@ MatmulInput MatmulInput::to(at::ScalarType dtype) const {
   return {value.to(dtype), [make = again, dtype] { return make().to(dtype); }};
 }
 
-MoveResult InputRows::start_again(const at::Tensor& saved) {
-  return enter_.to_parts(again_ ? std::exchange(again_, {})() : saved);
+void InputRows::begin_again(const at::Tensor& saved) {
+  if (enter_.overlaps()) moved_ = enter_.to_parts(again_ ? std::exchange(again_, {})() : saved);
+  else saved_ = saved;
+}
+
+at::Tensor InputRows::again() {
+  if (enter_.overlaps()) return std::exchange(moved_, {}).wait();
+  const at::Tensor saved = std::exchange(saved_, {});
+  return enter_.to_parts(again_ ? std::exchange(again_, {})() : saved).wait();
 }
 
 }  // namespace zt::nn

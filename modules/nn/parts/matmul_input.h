@@ -41,15 +41,20 @@ class InputRows {
   InputRows(const MatmulInput& x, Crossing enter) : again_(x.again), enter_(std::move(enter)) {}
 
   const Crossing& enter() const { return enter_; }
-  // Returns what the node saves of x for `start_again`; undefined: nothing.
+  // Returns what the node saves of x for `begin_again`; undefined: nothing.
   at::Tensor saved(const at::Tensor& x) const { return again_ ? at::Tensor() : x; }
-  // Returns the value of the forward once more, in the backward: x of all tokens. `saved`: what the node saved. Called at most
-  // once.
-  MoveResult start_again(const at::Tensor& saved);
+  // Prepares `again` in the backward: if moves go on beside computation, the tokens of other ranks are on their way from now on.
+  // `saved`: what the node saved.
+  void begin_again(const at::Tensor& saved);
+  // Returns the value of the forward once more: x of all tokens. To be called once, after begin_again. Without overlap its memory
+  // is allocated only now, so the caller should have freed what it no longer needs.
+  at::Tensor again();
 
  private:
   std::function<at::Tensor()> again_;
   Crossing enter_;
+  at::Tensor saved_;
+  MoveResult moved_;
 };
 
 }  // namespace zt::nn

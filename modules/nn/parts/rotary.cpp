@@ -51,6 +51,10 @@ const Schema<RopeScaling>& schema_of(const RopeScaling& /*scaling*/) {
   return kSchema;
 }
 
+void check_not_negative(int64_t least) {
+  if (least < 0) misuse("positions must not be negative, got {}", least);
+}
+
 Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Device device) {
   if (device.is_meta()) return {{}, {}, positions.reshape({-1})};
   const at::ScalarType wide = wide_dtype(dtype);
@@ -58,7 +62,7 @@ Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Dev
   const std::span<const int64_t> places(rows.const_data_ptr<int64_t>(), rows.numel());
   const auto [least, most] = std::minmax_element(places.begin(), places.end());
   const int64_t needed = places.empty() ? 0 : *most + 1;
-  if (!places.empty() && *least < 0) misuse("positions must not be negative, got {}", *least);
+  if (!places.empty()) check_not_negative(*least);
   const at::Tensor& held = table_.cosine;
   if (!held.defined() || held.size(0) < needed || held.scalar_type() != wide || held.device() != device) {
     const at::Tensor exponents = at::arange(0, head_dim_, 2, at::kDouble) / static_cast<double>(head_dim_);

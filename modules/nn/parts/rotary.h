@@ -37,6 +37,9 @@ struct Angles {
   at::Tensor rows;          // [tokens] int64
 };
 
+// Throws Misuse if the least position is negative.
+void check_not_negative(int64_t least);
+
 // Holds the tables of angles by position. They are computed in double and grow as needed. Threads: one at a time.
 class Rotary {
  public:

@@ -124,6 +124,23 @@ function TestContextParallel:test_a_method_per_block()
   lu.assertEquals(seen, {0, 1})
 end
 
+function TestContextParallel:test_some_heads_at_once_have_the_bits_of_all()
+  for _, precision in ipairs{"fp64", "bf16"} do
+    for _, number in ipairs{2, 3} do -- three and two key heads, which several query heads share
+      for _, method in ipairs{"ring", "gather"} do
+        local function run(heads_at_once)
+          local context = {method = method, heads_at_once = heads_at_once}
+          return (train(MODELS[number], meshes[#meshes], {context = context, precision = precision}))
+        end
+        local wanted = run()
+        for _, heads in ipairs{1, 2, 5} do lu.assertEquals(run(heads), wanted) end
+      end
+    end
+  end
+  local function method(block) return block == 0 and "ulysses" or "ring" end
+  one_rank.assert_close(train(MODELS[3], meshes[1], {context = {method = method, heads_at_once = 1}}), train(MODELS[3]), "mixed")
+end
+
 function TestContextParallel:test_stages_and_recompute_have_the_same_bits()
   for _, method in ipairs(METHODS) do
     one_rank.assert_same_bits_of_stages(function(how)
@@ -160,6 +177,8 @@ function TestContextParallel:test_refusals()
   refused("context.method must be one of 'ring', 'gather', 'ulysses', got 'rings'", nn.attention,
           {hidden = 8, heads = 4, context = {axis = mesh.cp, method = "rings"}})
   refused("context.layout must be one of", nn.attention, {hidden = 8, heads = 4, context = {axis = mesh.cp, layout = "zigzag"}})
+  refused("context.heads_at_once has an effect only with method = \"ring\" or \"gather\"", nn.attention,
+          {hidden = 8, heads = 4, context = {axis = mesh.cp, method = "ulysses", heads_at_once = 1}})
   refused("context: option 'axis' is missing", nn.attention, {hidden = 8, heads = 4, context = {method = "ring"}})
   refused("has an effect only with causal = true", nn.attention, {hidden = 8, heads = 4, causal = false, window = 3})
   refused("nn.attention.window must be at least 0, got -1", nn.attention, {hidden = 8, heads = 4, window = -1})

@@ -108,6 +108,23 @@ function TestTensorParallel:test_refusals()
   end)
 end
 
+-- The losses of one copy count, but what is not finite on another one is found, too.
+function TestTensorParallel:test_finds_what_is_not_finite_on_any_rank()
+  if ranks == 1 then return end
+  local mesh, step = meshes[1], 0
+  local spoil = nn.layer{kind = "spoil", tensor_axes = {mesh.tp}, forward = function(_, h)
+    return step == 1 and mesh.tp.rank == mesh.tp.size - 1 and h * (0 / 0) or h
+  end}
+  local model = nn.sequential{{"embedding", nn.embedding{vocab = 17, hidden = 6}}, {"spoil", spoil},
+                              {"head", nn.lm_loss{vocab = 17, hidden = 6}}}
+  local trainer = zt.trainer(zt.program(model):apply(zero.shard{axis = mesh.dp}),
+                             {optimizer = optim.sgd{lr = 0.1}, on_nonfinite = "skip"})
+  for index, is_skipped in ipairs{false, true, false} do
+    step = index - 1
+    lu.assertEquals(trainer:step(batch(step, nil, 17)).skipped, is_skipped)
+  end
+end
+
 -- A trainer that has refused a batch trains on as if it had not been given one.
 function TestTensorParallel:test_refuses_a_batch_before_the_first_communication()
   local mesh, options = meshes[1], MODELS[2]
@@ -135,6 +152,31 @@ function TestTensorParallel:test_refuses_a_batch_before_the_first_communication(
     lu.assertErrorMsgContains("have other fields", trainer.step, trainer, given)
   end
   lu.assertTrue(trainer:step(batch(1, nil, options.vocab)).loss < by_hand.loss)
+end
+
+-- Attention reads fields of the batch, and runs without COUNT compare samples, too.
+function TestTensorParallel:test_refuses_fields_of_attention_and_other_samples()
+  local mesh, options = meshes[1], MODELS[4]
+  local program = zt.program(model_of(options, mesh.tp)):apply(zero.shard{axis = mesh.dp})
+  local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+  local function given(step) return batch(step, nil, options.vocab) end
+  for _, call in ipairs{"step", "evaluate", "forward", "infer"} do
+    local function refused(text, name, field)
+      local fields = given(1)
+      fields[name] = field(fields.tokens)
+      lu.assertErrorMsgContains(text, trainer[call], trainer, fields)
+    end
+    refused("the batch's segments must be int64", "segments", function(tokens) return tokens:to "int32" end)
+    refused("the batch's positions must be int64", "positions", function(tokens) return tokens:narrow(1, 0, 2) end)
+    refused("positions must not be negative, got -1", "positions", function(tokens) return -zt.ones_like(tokens) end)
+    if ranks > 1 then
+      lu.assertErrorMsgContains("read different samples", trainer[call], trainer, given(1 + mesh.tp.rank))
+    end
+  end
+  trainer:forward(given(1))
+  trainer:backward()
+  local first = trainer:finish_step().loss
+  lu.assertTrue(trainer:step(given(1)).loss < first)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestTensorParallel", TestTensorParallel}})

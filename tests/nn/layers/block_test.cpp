@@ -50,7 +50,6 @@ TEST(AttentionBlock, WithAnMlpEqualsABlock) {
 TEST(AttentionBlock, OutputsTheNormAndTheResidualStream) {
   const auto layer = make_attention_block(Table{{"hidden", 6}, {"heads", 2}, {"norm", "rmsnorm"}});
   EXPECT_EQ(layer->kind(), "attention_block");
-  EXPECT_TRUE(layer->splits_backward());
   const Io io = layer->io();
   EXPECT_EQ(io.inputs, (std::vector<std::string>{"h"}));
   ASSERT_EQ(io.outputs.size(), 2U);

@@ -191,7 +191,6 @@ TEST(GroupedMlp, GroupedGemmIsAsAccurateAsItsRoundings) {
 
 TEST(GroupedMlp, DefersItsWeightGradients) {
   const auto layer = make_grouped_mlp(options_of(3));
-  EXPECT_TRUE(layer->splits_backward());
   const test::Subject subject = with_groups(layer, longs({2, 0, 3}, {3}));
   randomise(subject, at::kDouble);
   const at::Tensor rows = random({5, kHidden}, 1), cot = random({5, kHidden}, 2);

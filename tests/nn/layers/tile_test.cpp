@@ -204,7 +204,6 @@ TEST(TileOptions, AreChecked) {
       "nn.gpt.mlp_tile has an effect only in blocks with an MLP of nn.gpt");
   const auto model =
       make_gpt(Table{{"layers", 1}, {"hidden", 4}, {"heads", 1}, {"vocab", 5}, {"seq", 2}, {"mlp_tile", 2}, {"head_tile", 3}});
-  EXPECT_FALSE(model->info().positions.back().splits_backward);
   EXPECT_FALSE(model->options().get_if<Table>()->contains("mlp_tile"));  // it says how the model runs, not what it is
   EXPECT_FALSE(model->options().get_if<Table>()->contains("head_tile"));
 }

@@ -16,7 +16,7 @@ local function block_options(of)
   local how = {heads = of.heads, kv_heads = of.kv_heads, window = of.window, dropout = of.dropout, tile = of.tile}
   how.head_dim = HIDDEN / of.heads
   for key, value in pairs(STYLES[of.style]) do how[key] = value end
-  how.method = of.context:match "%a+" or "ring"
+  how.method, how.heads_at_once = of.context:match "%a+" or "ring", of.heads_at_once > 0 and of.heads_at_once or nil
   return how
 end
 
@@ -29,7 +29,7 @@ end
 
 function inner.experts(seed)
   local router = seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid", noise = "jitter"'
-  local where = 'axis = mesh.ep, tensor = tp, context = context "ring"'
+  local where = 'axis = mesh.ep, tensor = tp, context = context("ring")'
   local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, %s, ffn = 5, router = {std = 0.7, %s}}")
     :format(HIDDEN, where, router)
   return {{name = "experts", kind = "mixture", positions = 4, code = code}}

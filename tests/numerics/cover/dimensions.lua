@@ -14,6 +14,7 @@ dimensions.list = {
   {"tensor", TENSOR}, {"context", CONTEXT}, {"dp", {1, 2}}, {"stage", {0, 1, 2, 3}},
   {"pipeline", {"none", "one_f_one_b", "zb_v"}}, {"recompute", {"none", "full", "selective"}},
   {"overlap", {false, true}}, -- communication beside matmuls
+  {"heads_at_once", {0, 1}}, -- key heads that ring and gather exchange together; 0: all
   {"style", {"gpt2", "llama", "qk_norm"}}, {"tied", {false, true}}, {"vocab", {127, 17}}, {"heads", {3, 6}},
   {"kv_heads", {1, 2, 3}}, {"tokens", {31, 32, 33}}, {"packed", {false, true}}, {"window", {0, 9}},
   {"ignored", {false, true}}, -- the labels of all tokens of one rank
@@ -42,7 +43,7 @@ function dimensions.is_allowed(of)
   if heads % (of.kv_heads or 1) ~= 0 or heads < sizes.tp then return false end
   local is_ulysses = of.context and of.context:find "ulysses"
   if is_ulysses and math.floor(heads / sizes.tp) < sizes.cp then return false end -- a head for each rank
-  if of.overlap and sizes.tp == 1 then return false end
+  if of.overlap and sizes.tp == 1 or is_ulysses and (of.heads_at_once or 0) > 0 then return false end
   return not of.ignored or sizes.cp > 1 or not of.context
 end
 

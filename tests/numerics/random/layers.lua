@@ -141,12 +141,14 @@ function layers.metric()
   return zt.metric("square", function(out) return out.h:to "float64":square():sum(), out.h:numel() end, {inputs = {"h"}})
 end
 
---- Returns options of layers on this mesh: `tensor`, `sequence_parallel`, `context` as a function of the method, `recompute` and
---- `overlap`. They are nil where they have no effect. `how`: {sequence = whether ranks share tokens of the stream, layout =};
---- `layout`: {[selective = true], [overlap = true], ...}.
+--- Returns options of layers on this mesh: `tensor`, `sequence_parallel`, `context` as a function of its options `method` and
+--- `heads_at_once`, `recompute` and `overlap`. They are nil where they have no effect. `how`: {sequence = whether ranks share
+--- tokens of the stream, layout =}; `layout`: {[selective = true], [overlap = true], ...}.
 function layers.cut(mesh, how, layout)
   local tp, cp = mesh.tp, mesh.cp
-  local function context(method) return cp and {axis = cp, method = method, layout = how.layout} or nil end
+  local function context(method, at_once)
+    return cp and {axis = cp, method = method, heads_at_once = at_once, layout = how.layout} or nil
+  end
   return tp, tp and how.sequence or nil, context, layout.selective and "selective" or nil, tp and layout.overlap
 end
 

@@ -106,7 +106,7 @@ class Guess : public Layer {
     return {.inputs = {}, .outputs = {{.name = "guess", .differentiable = false}}, .losses = {LossInfo{}}};
   }
   Params params() const override { return {number_}; }
-  Counts count(const std::function<at::Tensor(const std::string&)>& batch) const override {
+  Counts count(const BatchField& batch) const override {
     const at::Tensor labels = batch("labels");
     return {.tokens = (labels >= 0).sum().item<int64_t>(), .samples = labels.size(0)};
   }

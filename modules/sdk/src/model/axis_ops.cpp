@@ -88,8 +88,8 @@ class Mover {
   MoveResult sum(const at::Tensor& x) const {
     note(2 * x.numel() * (ranks_ - 1) / ranks_, x, Pattern::collective);
     const at::Tensor in = x.contiguous(), out = at::empty_like(in);
-    if (x.is_meta()) return {out, {}};
-    return {out, keeping(comm_.all_reduce(out.view({-1}), in.view({-1}), ReduceOp::sum, async_), in)};
+    const Work work = x.is_meta() ? Work() : comm_.all_reduce(out.view({-1}), in.view({-1}), ReduceOp::sum, async_);
+    return {out, keeping(work, in)};
   }
 
   MoveResult joined(const at::Tensor& x, int64_t dim, int64_t total) const {
@@ -97,7 +97,6 @@ class Mover {
     const bool is_in_place = are_in_place(x.sizes(), dim, total);
     const at::Tensor received = is_in_place ? all : rooms(x, dim, total, false);
     note(received.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
-    if (x.is_meta()) return {all, {}};
     at::Tensor mine = x;
     const int64_t room = share(total, 0).count;
     if (!is_in_place && x.size(dim) < room) {
@@ -105,7 +104,7 @@ class Mover {
       mine.narrow(dim, 0, x.size(dim)).copy_(x);
     }
     mine = mine.contiguous();
-    const Work work = comm_.all_gather(received.view({-1}), mine.view({-1}), async_);
+    const Work work = x.is_meta() ? Work() : comm_.all_gather(received.view({-1}), mine.view({-1}), async_);
     if (is_in_place) return {all, keeping(work, mine)};
     return {all, then(work, [all, received, mine, dim, total, ranks = ranks_] {
               for (int r = 0; r < ranks; ++r) {
@@ -121,12 +120,12 @@ class Mover {
     note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
     const at::Tensor mine = at::empty(with_size(x.sizes(), dim, share(total, 0).count), x.options()),
                      result = mine.narrow(dim, 0, share(total, rank_).count);
-    if (x.is_meta()) return {result, {}};
     for (int r = 0; r < ranks_ && !is_in_place; ++r) {
       const Share range = share(total, r);
       sent[r].narrow(dim, 0, range.count).copy_(part(x, dim, range));
     }
-    return {result, keeping(comm_.reduce_scatter(mine.view({-1}), sent.view({-1}), ReduceOp::sum, async_), sent)};
+    const Work work = x.is_meta() ? Work() : comm_.reduce_scatter(mine.view({-1}), sent.view({-1}), ReduceOp::sum, async_);
+    return {result, keeping(work, sent)};
   }
 
   // Returns the work, which keeps the tensor.

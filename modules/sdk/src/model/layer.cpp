@@ -31,7 +31,7 @@ Per parse_per(const std::string& name) {
   misuse("a loss is summed per 'token' or per 'sample', not per '{}'", name);
 }
 
-Counts Layer::count(const std::function<at::Tensor(const std::string&)>&) const {
+Counts Layer::count(const BatchField&) const {
   return {};
 }
 

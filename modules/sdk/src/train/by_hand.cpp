@@ -160,6 +160,7 @@ double ByHand::forward(const Batch& micro_batch) {
     Counts counts;
     or_as_before("; nothing was changed: call trainer:forward once more, on all ranks, with a micro-batch that is right", [&] {
       run_together(&runs_.state().links->control(axes_of_run(*plan_, program)), [&] { counts = give(micro_batch, running); });
+      runs_.ensure_same_samples(program);
     });
     attempt(running, [&] { run_forward(counts, running, end); });
   } else {

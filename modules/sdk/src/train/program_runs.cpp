@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <limits>
 
-#include "execute/counts.h"
 #include "memory_check.h"
 #include "plan/plan_links.h"
 #include "zt/base/error.h"
@@ -25,6 +24,17 @@ StepFailure describe_failure(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return {describe(error)};
   }
+}
+
+// Throws Misuse if a training step could train nothing.
+void check_objective(const ModelInfo& model) {
+  if (model.losses.empty()) {
+    misuse(
+        "the model has no loss, so a step would train nothing: let it end with a layer that adds a loss, such as nn.lm_loss or "
+        "zt.loss(fn); without a loss there is trainer:infer");
+  }
+  if (std::ranges::none_of(model.params, &ParamInfo::trainable))
+    misuse("all parameters of the model are frozen, so a step would train nothing: freeze fewer, or use trainer:evaluate");
 }
 
 }  // namespace
@@ -89,20 +99,8 @@ Executor& ProgramRuns::activate(Mode mode) {
   return wanted;
 }
 
-// Throws Misuse if a training step could train nothing.
-void ProgramRuns::check_objective() const {
-  const ModelInfo& model = *state_.model;
-  if (model.losses.empty()) {
-    misuse(
-        "the model has no loss, so a step would train nothing: let it end with a layer that adds a loss, such as nn.lm_loss or "
-        "zt.loss(fn); without a loss there is trainer:infer");
-  }
-  if (std::ranges::none_of(model.params, &ParamInfo::trainable))
-    misuse("all parameters of the model are frozen, so a step would train nothing: freeze fewer, or use trainer:evaluate");
-}
-
 void ProgramRuns::begin(std::vector<Batch> micro_batches, const Executor& running) {
-  if (running.program().mode == Mode::train) check_objective();
+  if (running.program().mode == Mode::train) check_objective(*state_.model);
   parts().scale.begin_whole();
   state_.loss = state_.grad_norm = std::numeric_limits<double>::quiet_NaN();
   const int64_t first_sample = plan_->first_sample(samples_of(micro_batches));
@@ -153,17 +151,27 @@ void rethrow_with(const std::exception_ptr& failure, const std::string& more) {
   }
 }
 
+void ProgramRuns::compare(Mode mode, const std::vector<std::string>& axes, const Contribution& mine) const {
+  try {
+    sum_counts(state_.links->control(axes), {}, mine, mode, state_.step);
+  } catch (const Misuse& error) {
+    throw StepRefused(error.what());
+  }
+}
+
 void ProgramRuns::ensure_same_step(const RankProgram& program) const {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return health_.require_sound();
   std::optional<StepFailure> failure;
   if (!health_.half_changed().empty()) failure = StepFailure{health_.half_changed()};
-  try {
-    sum_counts(state_.links->control(axes), {}, {.trainer = state_.links->trainer(), .failure = failure}, program.mode,
-               state_.step);
-  } catch (const Misuse& error) {
-    throw StepRefused(error.what());
-  }
+  compare(program.mode, axes, {.trainer = state_.links->trainer(), .failure = failure});
+}
+
+void ProgramRuns::ensure_same_samples(const RankProgram& program) {
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
+  const RankPlace& place = state_.links->place();
+  if (place.coord.size(axes) == place.coord.size(place.sample_axes)) return;  // no two ranks share samples
+  compare(program.mode, axes, contribution_of(state_, axes, parts().batches, program.mode));
 }
 
 void ProgramRuns::refuse_together(const RankProgram& program, const std::function<void()>& body) {

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "execute/counts.h"
 #include "execute/step/layer_runs.h"
 #include "execute/step_handlers.h"
 #include "health.h"
@@ -62,6 +64,9 @@ class ProgramRuns {
   // Throws StepRefused on all ranks unless they are about to run the same mode at the same step, on sound parameters. For
   // programs that communicate but do not begin with COUNT, which checks that.
   void ensure_same_step(const RankProgram& program) const;
+  // Throws StepRefused on all ranks unless those that share work on the same samples have been given the same. For runs without
+  // COUNT, which checks that, after ensure_same_step and `begin`. Collective.
+  void ensure_same_samples(const RankProgram& program);
   // Calls `body`, which does not communicate. If it fails on a rank, throws StepRefused on all: in layers that communicate a rank
   // that has failed could not take part. Collective.
   void refuse_together(const RankProgram& program, const std::function<void()>& body);
@@ -70,7 +75,8 @@ class ProgramRuns {
 
  private:
   Executor& executor(Mode mode);
-  void check_objective() const;
+  // Throws StepRefused on all ranks of `axes` unless sum_counts takes what they tell. Collective.
+  void compare(Mode mode, const std::vector<std::string>& axes, const Contribution& mine) const;
   [[noreturn]] void fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue);
   bool has_changed(const Executor& running) const;
 

@@ -129,6 +129,7 @@ Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   };
   if (plan_->model().communicates_within_layers()) runs_.refuse_together(running.program(), begin);
   else begin();
+  runs_.ensure_same_samples(running.program());
   running.run(state_);
   running.drain();  // an exchange may still be under way
   Outputs outputs = runs_.layers().outputs(0);

@@ -58,6 +58,11 @@ local function cut_layout(dice, layout, sizes, like)
   layout.selective = dice:one_in(3) or nil
 end
 
+local ROPE_SCALINGS = {
+  '{type = "linear", factor = 2}',
+  '{type = "llama3", factor = 4, low_freq_factor = 1, high_freq_factor = 4, original = 8}',
+}
+
 -- Options of attention that the ranks can share. `is_inner`: the layer sees all tokens of the stream.
 local function draw_attention(dice, most, is_inner)
   local heads = dice:pick(most.tp == 4 and {4, 6} or {3, 4, 6})
@@ -68,14 +73,17 @@ local function draw_attention(dice, most, is_inner)
     activation = dice:pick{"gelu_tanh", "gelu", "swiglu"}, is_inner = is_inner,
     tile = dice:pick{0, 0, 3},
   }
+  if dice:one_in(4) then how.qkv_bias = not how.bias end
+  if how.rotary and dice:one_in(3) then how.rope_scaling = dice:pick(ROPE_SCALINGS) end
   local has_heads = math.floor(heads / most.tp) >= most.cp
   how.method = dice:pick(has_heads and {"ring", "gather", "ulysses"} or {"ring", "gather"})
+  if how.method ~= "ulysses" and dice:one_in(2) then how.heads_at_once = dice:between(1, 2) end
   return how
 end
 
 -- Returns the code of a mixture whose router knows of cut tokens, and whose experts are cut if each rank gets a column.
 local function mixture_code(code, most)
-  local ffn, own = tonumber(code:match "[ {]ffn = (%d+)"), 'context = context "ring", '
+  local ffn, own = tonumber(code:match "[ {]ffn = (%d+)"), 'context = context("ring"), '
   local is_plain = ffn and ffn >= most.tp and not code:find "shared" and not code:find "expert ="
   return (code:gsub("moe.layers{", "moe.layers{" .. own .. (is_plain and "tensor = tp, " or ""), 1))
 end
@@ -97,7 +105,7 @@ end
 -- Without a layer that says how tokens are cut, cp would be an axis with other samples.
 local function knows_context(items)
   for _, item in ipairs(items) do
-    if item.code and item.code:find('context "', 1, true) then return true end
+    if item.code and item.code:find('context("', 1, true) then return true end
   end
   return false
 end

@@ -7,16 +7,19 @@ local function list(parts, ...)
   return parts
 end
 
--- Code of the options of attention. `how`: {heads =, kv_heads =, head_dim =, bias =, rotary =, qk_norm =, window =,
--- dropout =, method =}.
+-- Code of the options of attention. `how`: {heads =, kv_heads =, head_dim =, bias =, rotary =, qk_norm =, window =, dropout =,
+-- method =, [qkv_bias =], [rope_scaling = code], [heads_at_once =]}.
 local function attention_options(hidden, how)
   local form = "hidden = %d, heads = %d, kv_heads = %d, head_dim = %d"
   local parts = {form:format(hidden, how.heads, how.kv_heads, how.head_dim)}
   list(parts, ("bias = %s, rotary = %s"):format(how.bias, how.rotary))
   if how.qk_norm then list(parts, "qk_norm = true") end
+  if how.qkv_bias ~= nil then list(parts, ("qkv_bias = %s"):format(how.qkv_bias)) end
+  if how.rope_scaling then list(parts, "rope_scaling = " .. how.rope_scaling) end
   if how.window > 0 then list(parts, "window = " .. how.window) end
   if how.dropout > 0 then list(parts, ("dropout = %.14g"):format(how.dropout)) end
-  list(parts, "std = 0.3, tensor = tp, recompute = recompute, overlap = overlap", ("context = context %q"):format(how.method))
+  list(parts, "std = 0.3, tensor = tp, recompute = recompute, overlap = overlap")
+  list(parts, ("context = context(%q, %s)"):format(how.method, how.heads_at_once))
   return table.concat(parts, ", ")
 end
 
@@ -66,7 +69,7 @@ end
 function stream.token_mean(name, hidden, seed)
   return {
     name = name, kind = "mean of cut tokens", positions = 1,
-    code = ('layers.token_mean(context "ring", %d, %d)'):format(hidden, seed),
+    code = ('layers.token_mean(context("ring"), %d, %d)'):format(hidden, seed),
   }
 end
 

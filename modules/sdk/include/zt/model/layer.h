@@ -175,6 +175,9 @@ class RunningContext {
   Context* before_;
 };
 
+// Returns a field of a micro-batch by its name, or an undefined tensor if it has none.
+using BatchField = std::function<at::Tensor(const std::string&)>;
+
 class Layer : public MadeFromOptions {
  public:
   virtual ~Layer();
@@ -189,11 +192,9 @@ class Layer : public MadeFromOptions {
   virtual Io io() const { return {}; }
   // Returns the mesh axes along which forward and backward communicate.
   virtual std::vector<std::string> axes() const { return {}; }
-  // Returns whether backward passes its weight gradients to Context::defer.
-  virtual bool splits_backward() const { return false; }
-  // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. `batch(name)` returns a field
-  // of it, or an undefined tensor if there is none. A batch's number is the sum over its micro-batches.
-  virtual Counts count(const std::function<at::Tensor(const std::string&)>& batch) const;
+  // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. A batch's number is the sum
+  // over its micro-batches.
+  virtual Counts count(const BatchField& batch) const;
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };

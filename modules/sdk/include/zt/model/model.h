@@ -34,9 +34,8 @@ struct PositionInfo {
   std::vector<int> units;             // units whose parameters the layer uses, ascending
   std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
   bool exchanges = false;             // these may return before the communication is done: an ExchangeLayer with axes
-  bool splits_backward = false;
-  bool has_update = false;  // the layer changes its buffers after each step, and at least one of them is trainable
-  bool continues = false;   // as NamedLayer::continues
+  bool has_update = false;            // the layer changes its buffers after each step, and at least one of them is trainable
+  bool continues = false;             // as NamedLayer::continues
   std::vector<std::string> batch_axes = {};  // as LayerExtras::batch_axes
 };
 

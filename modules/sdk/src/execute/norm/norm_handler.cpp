@@ -18,12 +18,15 @@ void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, Ste
   if (parts.mode != Mode::generate) parts.stats.add_exchange_seconds();
   const at::Tensor mine = parts.stats.losses_by_position(), stats = parts.stats.stats_by_position();
   const int64_t n = mine.numel(), m = stats.numel();
-  const at::Tensor sums = at::zeros({n + m + 1}, at::kDouble);  // losses, statistics, number of failed ranks
+  // Losses, statistics, the number of failed ranks, and that of ranks whose numbers are not finite, copies included.
+  const at::Tensor sums = at::zeros({n + m + 2}, at::kDouble);
   if (!comm || state.links->place().is_first_copy(axes)) {
     sums.narrow(0, 0, n).copy_(mine);
     sums.narrow(0, n, m).copy_(stats);
   }
   sums.data_ptr<double>()[n + m] = state.failure ? 1 : 0;
+  const auto is_finite = [](const at::Tensor& x) { return x.isfinite().all().item<bool>(); };
+  sums.data_ptr<double>()[n + m + 1] = is_finite(mine) && is_finite(stats) ? 0 : 1;
   for (const auto& part : summed_in_turn(axes, state.links->place().split_axes))
     state.links->control(part).all_reduce(sums, sums).synchronize();
   if (comm && sums.data_ptr<double>()[n + m] > 0) state.known_failure = share_failure(*comm, state.failure);
@@ -39,8 +42,8 @@ void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, Ste
     state.losses.push_back({total.term.name, value});
     state.loss += value;
   }
-  // A router's logits may be infinite and the loss finite all the same.
-  state.is_forward_finite = std::isfinite(state.loss) && sums.isfinite().all().item<bool>();
+  // A router's logits may be infinite and the loss finite all the same. Sums of finite numbers may be infinite.
+  state.is_forward_finite = std::isfinite(state.loss) && is_finite(sums) && sums.data_ptr<double>()[n + m + 1] == 0;
 }
 
 // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
