@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 
 #include "parts/function.h"
 #include "zt/base/rows.h"
@@ -40,76 +41,105 @@ bool overlap(const ColumnsOfRanks& columns, int64_t total) {
   return sum > total;
 }
 
-// The state of an exchange of heads and tokens.
+// The state of an exchange of heads and tokens. Its functions hold as little as they can at a time, as samples may be long.
 struct HeadExchange {
   ContextCall call;
   ColumnsOfRanks columns;
   int64_t total_columns;
 
-  const std::vector<Share>& of(int rank) const { return columns[static_cast<size_t>(rank)]; }
   int own() const { return call.places().rank; }
-
-  // Sends pieces[j] to rank j and returns what rank j sends, in the shape of shape(j).
-  template <class Shape>
-  std::vector<at::Tensor> exchange(const std::vector<at::Tensor>& pieces, const Shape& shape) const {
-    std::vector<at::Tensor> flat, received;
-    std::vector<int64_t> to_ranks, from_ranks;
-    int64_t away = 0, count = 0;
-    for (int rank = 0; rank < call.ranks(); ++rank) {
-      const at::Tensor& piece = pieces[static_cast<size_t>(rank)];
-      flat.push_back(piece.reshape({-1}));
-      to_ranks.push_back(piece.numel());
-      if (rank != own()) away += piece.numel();
-      const std::vector<int64_t> sizes = shape(rank);
-      from_ranks.push_back(sizes[0] * sizes[1] * sizes[2]);
-      count += from_ranks.back();
+  int64_t width(int rank) const { return width_of(columns[static_cast<size_t>(rank)]); }
+  // Calls visit(first column in the part, range) for the columns of a rank.
+  template <class Visit>
+  void for_columns(int rank, const Visit& visit) const {
+    int64_t first = 0;
+    for (const Share& range : columns[static_cast<size_t>(rank)]) {
+      visit(first, range);
+      first += range.count;
     }
-    const at::Tensor sent = at::cat(flat), all = at::empty({count}, sent.options());
-    call.sent(away, sent, Pattern::all_to_all);
-    if (!sent.is_meta()) call.comm().all_to_all(all, sent, from_ranks, to_ranks).synchronize();
+  }
+
+  // The parts of all ranks, one after the other in memory: each of some tokens and columns.
+  struct Parts {
+    at::Tensor all;
+    std::vector<int64_t> sizes;
+    std::vector<at::Tensor> of_rank;
+  };
+  // shape(rank) returns {samples, tokens, columns}.
+  template <class Shape>
+  Parts empty_parts(const at::TensorOptions& options, const Shape& shape) const {
+    Parts parts;
+    int64_t count = 0;
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      const std::array<int64_t, 3> sizes = shape(rank);
+      parts.sizes.push_back(sizes[0] * sizes[1] * sizes[2]);
+      count += parts.sizes.back();
+    }
+    parts.all = at::empty({count}, options);
     int64_t at = 0;
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      const int64_t size = from_ranks[static_cast<size_t>(rank)];
-      received.push_back(all.narrow(0, at, size).view(shape(rank)));
+      const int64_t size = parts.sizes[static_cast<size_t>(rank)];
+      parts.of_rank.push_back(parts.all.narrow(0, at, size).view(shape(rank)));
       at += size;
     }
+    return parts;
+  }
+
+  // Sends the parts to their ranks. Returns what they send to this one.
+  template <class Shape>
+  Parts exchange(const Parts& sent, const Shape& shape) const {
+    Parts received = empty_parts(sent.all.options(), shape);
+    call.sent(sent.all.numel() - sent.sizes[static_cast<size_t>(own())], sent.all, Pattern::all_to_all);
+    if (!sent.all.is_meta()) call.comm().all_to_all(received.all, sent.all, received.sizes, sent.sizes).synchronize();
     return received;
   }
 
-  at::Tensor to_heads(const at::Tensor& x) const {
-    const int64_t B = x.size(0), width = width_of(of(own()));
-    std::vector<at::Tensor> pieces;
+  Parts exchange_to_heads(const at::Tensor& x) const {
+    const int64_t B = x.size(0);
+    const Parts sent = empty_parts(x.options(), [&](int rank) { return std::array{B, x.size(1), width(rank)}; });
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      std::vector<at::Tensor> parts;
-      for (const Share& range : of(rank)) parts.push_back(x.narrow(2, range.begin, range.count));
-      pieces.push_back(at::cat(parts, 2));
+      for_columns(rank, [&](int64_t first, Share range) {
+        sent.of_rank[static_cast<size_t>(rank)].narrow(2, first, range.count).copy_(x.narrow(2, range.begin, range.count));
+      });
     }
-    const auto received = exchange(pieces, [&](int rank) { return std::vector<int64_t>{B, call.count(rank), width}; });
-    const at::Tensor all = at::empty({B, call.places().total, width}, x.options());
+    return exchange(sent, [&](int rank) { return std::array{B, call.count(rank), width(own())}; });
+  }
+
+  at::Tensor to_heads(const at::Tensor& x) const {
+    const Parts received = exchange_to_heads(x);
+    const at::Tensor all = at::empty({x.size(0), call.places().total, width(own())}, x.options());
     for (int rank = 0; rank < call.ranks(); ++rank) {
       for_ranges(call, rank, [&](int64_t first, Share range) {
-        all.narrow(1, range.begin, range.count).copy_(received[static_cast<size_t>(rank)].narrow(1, first, range.count));
+        all.narrow(1, range.begin, range.count).copy_(received.of_rank[static_cast<size_t>(rank)].narrow(1, first, range.count));
       });
     }
     return all;
   }
 
-  at::Tensor to_tokens(const at::Tensor& x) const {
-    const int64_t B = x.size(0), S = call.count(own());
-    std::vector<at::Tensor> pieces;
-    for (int rank = 0; rank < call.ranks(); ++rank) pieces.push_back(tokens_in(x, call.ranges(rank)));
-    const auto received = exchange(pieces, [&](int rank) { return std::vector<int64_t>{B, S, width_of(of(rank))}; });
-    const at::Tensor sums =
-        at::zeros({B, S, total_columns},
-                  x.options().dtype(overlap(columns, total_columns) ? wide_dtype(x.scalar_type()) : x.scalar_type()));
+  Parts exchange_to_tokens(at::Tensor x) const {
+    const int64_t B = x.size(0);
+    const Parts sent = empty_parts(x.options(), [&](int rank) { return std::array{B, call.count(rank), width(own())}; });
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      int64_t first = 0;
-      for (const Share& range : of(rank)) {
-        sums.narrow(2, range.begin, range.count).add_(received[static_cast<size_t>(rank)].narrow(2, first, range.count));
-        first += range.count;
-      }
+      for_ranges(call, rank, [&](int64_t first, Share range) {
+        sent.of_rank[static_cast<size_t>(rank)].narrow(1, first, range.count).copy_(x.narrow(1, range.begin, range.count));
+      });
     }
-    return sums.to(x.scalar_type());
+    x.reset();
+    return exchange(sent, [&](int rank) { return std::array{B, call.count(own()), width(rank)}; });
+  }
+
+  at::Tensor to_tokens(at::Tensor x) const {
+    const at::TensorOptions options = x.options();
+    const at::ScalarType dtype = x.scalar_type(), of_sums = overlap(columns, total_columns) ? wide_dtype(dtype) : dtype;
+    const int64_t B = x.size(0);
+    const Parts received = exchange_to_tokens(std::move(x));
+    const at::Tensor sums = at::zeros({B, call.count(own()), total_columns}, options.dtype(of_sums));
+    for (int rank = 0; rank < call.ranks(); ++rank) {
+      for_columns(rank, [&](int64_t first, Share range) {
+        sums.narrow(2, range.begin, range.count).add_(received.of_rank[static_cast<size_t>(rank)].narrow(2, first, range.count));
+      });
+    }
+    return sums.to(dtype);
   }
 };
 
@@ -121,7 +151,8 @@ struct ExchangeHeadsFunction : torch::autograd::Function<ExchangeHeadsFunction> 
   }
   static variable_list backward(AutogradContext* node, variable_list grads) {
     const auto& exchange = kept<HeadExchange>(node);
-    return {node->saved_data.at("to_heads").toBool() ? exchange.to_tokens(grads[0]) : exchange.to_heads(grads[0]), {}, {}};
+    const bool is_back = node->saved_data.at("to_heads").toBool();
+    return {is_back ? exchange.to_tokens(std::move(grads[0])) : exchange.to_heads(grads[0]), {}, {}};
   }
 };
 
