@@ -66,7 +66,7 @@ local function cut_of(context)
   if not context then return nil end
   local cut = {}
   for key, value in pairs(context) do cut[key] = value end
-  cut.method = nil
+  cut.method, cut.heads_at_once = nil, nil
   return cut
 end
 

@@ -29,7 +29,7 @@ end
 
 function inner.experts(seed)
   local router = seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid", noise = "jitter"'
-  local where = 'axis = mesh.ep, tensor = tp, context = context("ring")'
+  local where = 'axis = mesh.ep, tensor = tp, context = context("ring", 1)'
   local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, %s, ffn = 5, router = {std = 0.7, %s}}")
     :format(HIDDEN, where, router)
   return {{name = "experts", kind = "mixture", positions = 4, code = code}}

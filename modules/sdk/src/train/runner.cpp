@@ -123,12 +123,10 @@ StepResult Runner::evaluate(const StepBatch& batch) {
 Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   runs_.ensure_same_step(running.program());
   const int count = plan_->program().micro_batches(Mode::generate);
-  const auto begin = [&] {
+  runs_.refuse_together(running.program(), [&] {
     runs_.begin(batch.cut(count), running);
     runs_.parts().batches.check(Mode::generate);
-  };
-  if (plan_->model().communicates_within_layers()) runs_.refuse_together(running.program(), begin);
-  else begin();
+  });
   runs_.ensure_same_samples(running.program());
   running.run(state_);
   running.drain();  // an exchange may still be under way

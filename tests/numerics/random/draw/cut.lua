@@ -83,7 +83,7 @@ end
 
 -- Returns the code of a mixture whose router knows of cut tokens, and whose experts are cut if each rank gets a column.
 local function mixture_code(code, most)
-  local ffn, own = tonumber(code:match "[ {]ffn = (%d+)"), 'context = context("ring"), '
+  local ffn, own = tonumber(code:match "[ {]ffn = (%d+)"), 'context = context("ring", 1), '
   local is_plain = ffn and ffn >= most.tp and not code:find "shared" and not code:find "expert ="
   return (code:gsub("moe.layers{", "moe.layers{" .. own .. (is_plain and "tensor = tp, " or ""), 1))
 end
