@@ -42,6 +42,12 @@ uint64_t hash_of_shapes(const std::vector<Batch>& micro_batches) {
   return stable_hash(text);
 }
 
+bool share_samples(const RankPlace& place, const std::vector<std::string>& axes) {
+  return std::ranges::any_of(axes, [&](const std::string& axis) {
+    return place.coord.size({axis}) > 1 && std::ranges::find(place.sample_axes, axis) == place.sample_axes.end();
+  });
+}
+
 Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const MicroBatches& batches,
                              Mode mode) {
   const RankPlace& place = state.links->place();
@@ -55,9 +61,8 @@ Contribution contribution_of(const StepState& state, const std::vector<std::stri
                     .trainer = state.links->trainer(),
                     .failure = state.failure};
   if (mode == Mode::train) mine.lr = state.scalars.lr;
-  const bool is_alone = place.coord.size(axes) == place.coord.size(place.sample_axes);
   const bool is_first_step = mode == Mode::train && state.step == 0;
-  if ((!is_alone || is_first_step) && !state.failure) mine.samples = hash_of(batches.all());
+  if ((share_samples(place, axes) || is_first_step) && !state.failure) mine.samples = hash_of(batches.all());
   return mine;
 }
 

@@ -38,6 +38,9 @@ struct Contribution {
   std::optional<StepFailure> failure = {};  // of this rank: it only takes part, and has no counts
 };
 
+// Returns whether ranks along `axes` have the same samples.
+bool share_samples(const RankPlace& place, const std::vector<std::string>& axes);
+
 // Returns how this rank's counts enter the sums over `axes`. The samples are hashed where several ranks must have the same, and
 // at the first step.
 Contribution contribution_of(const StepState& state, const std::vector<std::string>& axes, const MicroBatches& batches,

@@ -169,8 +169,7 @@ void ProgramRuns::ensure_same_step(const RankProgram& program) const {
 
 void ProgramRuns::ensure_same_samples(const RankProgram& program) {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
-  const RankPlace& place = state_.links->place();
-  if (place.coord.size(axes) == place.coord.size(place.sample_axes)) return;  // no two ranks share samples
+  if (!share_samples(state_.links->place(), axes)) return;
   compare(program.mode, axes, contribution_of(state_, axes, parts().batches, program.mode));
 }
 
