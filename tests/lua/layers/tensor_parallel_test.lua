@@ -156,7 +156,7 @@ end
 
 -- Attention reads fields of the batch, and runs without COUNT compare samples, too.
 function TestTensorParallel:test_refuses_fields_of_attention_and_other_samples()
-  local mesh, options = meshes[1], MODELS[4]
+  local mesh, options = meshes[2] or meshes[1], MODELS[4]
   local program = zt.program(model_of(options, mesh.tp)):apply(zero.shard{axis = mesh.dp})
   local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
   local function given(step) return batch(step, nil, options.vocab) end
