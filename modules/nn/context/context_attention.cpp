@@ -29,7 +29,8 @@ std::vector<Heads> groups_of(const AttentionShape& shape, int64_t at_once) {
   return groups;
 }
 
-// What ring and gather need of attention with autograd. They exchange some heads after the other.
+// Attention by ring or gather, from its forward to its backward. It exchanges the keys and values of one group of heads after
+// those of another.
 struct ContextState {
   ContextCall call;
   std::vector<Heads> groups;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 
 #include "parts/function.h"
 #include "zt/base/rows.h"
@@ -12,11 +13,11 @@ namespace zt::nn {
 
 namespace {
 
-// Calls visit(first row in the part, range) for the ranges of a rank.
+// Calls visit(place of the range's first element in the part, range) for the ranges of which a part consists.
 template <class Visit>
-void for_ranges(const ContextCall& call, int rank, const Visit& visit) {
+void for_ranges(const std::vector<Share>& ranges, const Visit& visit) {
   int64_t first = 0;
-  for (const Share& range : call.ranges(rank)) {
+  for (const Share& range : ranges) {
     visit(first, range);
     first += range.count;
   }
@@ -48,16 +49,8 @@ struct HeadExchange {
   int64_t total_columns;
 
   int own() const { return call.places().rank; }
-  int64_t width(int rank) const { return width_of(columns[static_cast<size_t>(rank)]); }
-  // Calls visit(first column in the part, range) for the columns of a rank.
-  template <class Visit>
-  void for_columns(int rank, const Visit& visit) const {
-    int64_t first = 0;
-    for (const Share& range : columns[static_cast<size_t>(rank)]) {
-      visit(first, range);
-      first += range.count;
-    }
-  }
+  const std::vector<Share>& columns_of(int rank) const { return columns[static_cast<size_t>(rank)]; }
+  int64_t width(int rank) const { return width_of(columns_of(rank)); }
 
   // The parts of all ranks, one after the other in memory: each of some tokens and columns.
   struct Parts {
@@ -69,18 +62,15 @@ struct HeadExchange {
   template <class Shape>
   Parts empty_parts(const at::TensorOptions& options, const Shape& shape) const {
     Parts parts;
-    int64_t count = 0;
     for (int rank = 0; rank < call.ranks(); ++rank) {
       const std::array<int64_t, 3> sizes = shape(rank);
       parts.sizes.push_back(sizes[0] * sizes[1] * sizes[2]);
-      count += parts.sizes.back();
     }
-    parts.all = at::empty({count}, options);
-    int64_t at = 0;
+    parts.all = at::empty({std::accumulate(parts.sizes.begin(), parts.sizes.end(), int64_t{0})}, options);
+    parts.of_rank = parts.all.split_with_sizes(parts.sizes);
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      const int64_t size = parts.sizes[static_cast<size_t>(rank)];
-      parts.of_rank.push_back(parts.all.narrow(0, at, size).view(shape(rank)));
-      at += size;
+      at::Tensor& part = parts.of_rank[static_cast<size_t>(rank)];
+      part = part.view(shape(rank));
     }
     return parts;
   }
@@ -98,7 +88,7 @@ struct HeadExchange {
     const int64_t B = x.size(0);
     const Parts sent = empty_parts(x.options(), [&](int rank) { return std::array{B, x.size(1), width(rank)}; });
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      for_columns(rank, [&](int64_t first, Share range) {
+      for_ranges(columns_of(rank), [&](int64_t first, Share range) {
         sent.of_rank[static_cast<size_t>(rank)].narrow(2, first, range.count).copy_(x.narrow(2, range.begin, range.count));
       });
     }
@@ -109,7 +99,7 @@ struct HeadExchange {
     const Parts received = exchange_to_heads(x);
     const at::Tensor all = at::empty({x.size(0), call.places().total, width(own())}, x.options());
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      for_ranges(call, rank, [&](int64_t first, Share range) {
+      for_ranges(call.ranges(rank), [&](int64_t first, Share range) {
         all.narrow(1, range.begin, range.count).copy_(received.of_rank[static_cast<size_t>(rank)].narrow(1, first, range.count));
       });
     }
@@ -120,7 +110,7 @@ struct HeadExchange {
     const int64_t B = x.size(0);
     const Parts sent = empty_parts(x.options(), [&](int rank) { return std::array{B, call.count(rank), width(own())}; });
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      for_ranges(call, rank, [&](int64_t first, Share range) {
+      for_ranges(call.ranges(rank), [&](int64_t first, Share range) {
         sent.of_rank[static_cast<size_t>(rank)].narrow(1, first, range.count).copy_(x.narrow(1, range.begin, range.count));
       });
     }
@@ -135,7 +125,7 @@ struct HeadExchange {
     const Parts received = exchange_to_tokens(std::move(x));
     const at::Tensor sums = at::zeros({B, call.count(own()), total_columns}, options.dtype(of_sums));
     for (int rank = 0; rank < call.ranks(); ++rank) {
-      for_columns(rank, [&](int64_t first, Share range) {
+      for_ranges(columns_of(rank), [&](int64_t first, Share range) {
         sums.narrow(2, range.begin, range.count).add_(received.of_rank[static_cast<size_t>(rank)].narrow(2, first, range.count));
       });
     }
@@ -175,7 +165,7 @@ at::Tensor gather_tokens(const ContextCall& call, const at::Tensor& own) {
   shape[2] = call.places().total;
   const at::Tensor whole = at::empty(shape, own.options());
   for (int rank = 0; rank < ranks; ++rank) {
-    for_ranges(call, rank, [&](int64_t first, Share range) {
+    for_ranges(call.ranges(rank), [&](int64_t first, Share range) {
       whole.narrow(2, range.begin, range.count).copy_(received[rank].narrow(2, first, range.count));
     });
   }
@@ -190,7 +180,7 @@ at::Tensor scatter_token_sums(const ContextCall& call, const at::Tensor& whole) 
   shape.insert(shape.begin(), ranks);
   const at::Tensor parts = at::zeros(shape, whole.options());
   for (int rank = 0; rank < ranks; ++rank) {
-    for_ranges(call, rank, [&](int64_t first, Share range) {
+    for_ranges(call.ranges(rank), [&](int64_t first, Share range) {
       parts[rank].narrow(2, first, range.count).copy_(whole.narrow(2, range.begin, range.count));
     });
   }

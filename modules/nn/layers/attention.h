@@ -2,7 +2,6 @@
 // if kv_heads < heads.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>

@@ -89,14 +89,14 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const bool needs_dx = node->needs_input_grad(0);
     state.input.begin_again(node->get_saved_variables()[0]);
     std::vector<at::Tensor> dy;
-    const auto pieces =
+    const auto dx =
         cross(grads[0], state.leave, needs_dx ? state.input.enter() : Crossing(), [&](const at::Tensor& piece, int64_t) {
           dy.push_back(as_rows(piece));
           return needs_dx ? in_shape_of(piece, affine_input_gradient(dy.back(), state.weight)) : piece;
         });
     state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), as_rows(state.input.again()));
     const at::Tensor none;
-    return {needs_dx ? joined_pieces(pieces, grads[0]) : none, none, none, state.has_residual ? grads[0] : none, none};
+    return {needs_dx ? joined_pieces(dx, grads[0]) : none, none, none, state.has_residual ? grads[0] : none, none};
   }
 };
 

@@ -14,13 +14,13 @@ at::Tensor Crossing::shaped(const at::Tensor& rows, const at::Tensor& like) cons
 }
 
 MoveResult Crossing::to_parts(const at::Tensor& x) const {
-  return gathers() ? started(start_gather(*context_, axis_, x, 1, *tokens_, async())) : MoveResult{x, {}};
+  return gathers() ? start_gather(*context_, axis_, x, 1, *tokens_, async()) : MoveResult{x, {}};
 }
 
 MoveResult Crossing::to_stream(const at::Tensor& part) const {
   if (!context_) return {part, {}};
-  return started(gathers() ? start_share_of_sum(*context_, axis_, part, 1, sums_, async())
-                           : start_sum(*context_, axis_, part, sums_, async()));
+  return gathers() ? start_share_of_sum(*context_, axis_, part, 1, sums_, async())
+                   : start_sum(*context_, axis_, part, sums_, async());
 }
 
 std::vector<MoveResult> cross(const at::Tensor& x, const Crossing& enter, const Crossing& leave,

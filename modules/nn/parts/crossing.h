@@ -7,7 +7,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "zt/model/axis_ops.h"
@@ -40,8 +39,6 @@ class Crossing {
 
  private:
   Async async() const { return overlap_ ? Async::yes : Async::no; }
-  // Returns the move; if nothing overlaps, without what it keeps in memory.
-  MoveResult started(MoveResult move) const { return overlap_ ? std::move(move) : MoveResult{move.wait(), {}}; }
 
   Context* context_ = nullptr;
   std::string axis_;

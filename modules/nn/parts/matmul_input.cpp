@@ -64,14 +64,17 @@ MatmulInput MatmulInput::to(at::ScalarType dtype) const {
 }
 
 void InputRows::begin_again(const at::Tensor& saved) {
-  if (enter_.overlaps()) moved_ = enter_.to_parts(again_ ? std::exchange(again_, {})() : saved);
-  else saved_ = saved;
+  saved_ = saved;
+  if (enter_.overlaps()) moved_ = move();
 }
 
 at::Tensor InputRows::again() {
-  if (enter_.overlaps()) return std::exchange(moved_, {}).wait();
+  return (enter_.overlaps() ? std::exchange(moved_, {}) : move()).wait();
+}
+
+MoveResult InputRows::move() {
   const at::Tensor saved = std::exchange(saved_, {});
-  return enter_.to_parts(again_ ? std::exchange(again_, {})() : saved).wait();
+  return enter_.to_parts(again_ ? std::exchange(again_, {})() : saved);
 }
 
 }  // namespace zt::nn

@@ -51,6 +51,8 @@ class InputRows {
   at::Tensor again();
 
  private:
+  MoveResult move();
+
   std::function<at::Tensor()> again_;
   Crossing enter_;
   at::Tensor saved_;

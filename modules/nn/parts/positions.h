@@ -3,7 +3,6 @@
 
 #include <ATen/ATen.h>
 
-#include <functional>
 #include <string>
 
 #include "zt/base/error.h"

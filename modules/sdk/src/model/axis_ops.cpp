@@ -244,8 +244,11 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
 
 namespace {
 
+// With Async::no the result is there, so its work keeps no memory.
 MoveResult start(Context& context, const std::string& axis, const Step& step, const at::Tensor& x, Async async) {
-  return context.ranks_along(axis) == 1 ? MoveResult{x, {}} : Mover(context, axis, async).start(step, x);
+  if (context.ranks_along(axis) == 1) return {x, {}};
+  const MoveResult moved = Mover(context, axis, async).start(step, x);
+  return async == Async::yes ? moved : MoveResult{moved.wait(), {}};
 }
 
 }  // namespace
