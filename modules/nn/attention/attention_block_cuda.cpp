@@ -42,12 +42,26 @@ struct WideBlock {
   }
   at::Tensor dropped(const at::Tensor& weights) const {
     if (!rule.dropout) return weights;
-    const int64_t total = tokens.total;
-    const at::Device device = weights.device();
-    const at::Tensor all =
-        rule.dropout->mask({weights.size(0), rule.shape.heads, total, total}, device, rule.first_head * total * total);
-    const at::Tensor kept = all.index_select(2, tokens.queries.tensor(device)).index_select(3, tokens.keys.tensor(device));
-    return weights * kept * rule.dropout->scale();
+    return weights * rule.dropout->mask(weights.sizes(), weights.device(), mask_parts()) * rule.dropout->scale();
+  }
+
+ private:
+  // Which elements of the whole weights [H of all ranks, total, total] of a sample the block has.
+  std::vector<SampleLines> mask_parts() const {
+    std::vector<SampleLines> parts;
+    const int64_t total = tokens.total, width = tokens.keys.rows();
+    for (int64_t head = 0, place = 0; head < rule.shape.heads; ++head) {
+      for (const Share& of_queries : tokens.queries.ranges()) {
+        int64_t column = 0;
+        for (const Share& of_keys : tokens.keys.ranges()) {
+          const int64_t first = ((rule.first_head + head) * total + of_queries.begin) * total + of_keys.begin;
+          parts.push_back({first, of_queries.count, total, of_keys.count, place + column, width});
+          column += of_keys.count;
+        }
+        place += of_queries.count * width;
+      }
+    }
+    return parts;
   }
 };
 

@@ -16,7 +16,7 @@ at::Tensor by_key_head(const at::Tensor& x, const AttentionShape& shape);
 at::Tensor attention_by_aten(const at::Tensor& qkv, const AttentionInputs& inputs);
 
 // Compute the same as attention_forward and attention_backward of attention_tiled.h with ATen's operators, on any device. The
-// scores [B, H, S, T] of the block are held in memory in the wide dtype; with dropout also a mask [B, H, total, total] of bytes.
+// scores [B, H, S, T] of the block are held in memory in the wide dtype; with dropout also a mask of bytes.
 void block_forward_by_aten(const at::Tensor& out, const at::Tensor& logsumexp, const AttentionViews& in,
                            const AttentionTokens& tokens, const AttentionRule& rule);
 void block_backward_by_aten(const AttentionViews& grads, GradientSum sum, const at::Tensor& dout, const AttentionViews& in,

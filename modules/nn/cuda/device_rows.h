@@ -123,27 +123,33 @@ struct ScatterRows {
   }
 };
 
-// Writes keep [samples, width]. Dropout keeps element e of a sample if number first + e of row first_sample + sample of the
-// random stream, as from zt::Philox::uniform, is at least `limit`. Requires that `first` is a multiple of 4.
+// Writes keep[sample * sample_pitch + line * pitch + j], for j < width. Dropout keeps this element if number
+// first + line * stride + j of row first_sample + sample of the random stream, as from zt::Philox::uniform, is at least `limit`.
 struct KeepMask {
   uint8_t* keep;
   uint64_t key, first_sample, first;
   float limit;
-  int64_t samples, width, teams_of_sample = (width + kFlatRow - 1) / kFlatRow, rows = samples * teams_of_sample;
+  int64_t samples, sample_pitch, lines, stride, width, pitch;
+  int64_t teams_of_line = (width + kFlatRow - 1) / kFlatRow, rows = samples * lines * teams_of_line;
 
-  int64_t items() const { return kFlatRow / 4; }
+  int64_t items() const { return (width < kFlatRow ? width : kFlatRow) / 4 + 2; }
+  // The generator makes four numbers at a time. `before`: how many of the first four belong to elements before this part.
   template <class Team>
   ZT_DEVICE void operator()(const Team& team, int64_t row) const {
-    const int64_t sample = row / teams_of_sample, begin = row % teams_of_sample * kFlatRow;
+    const int64_t sample = row / (lines * teams_of_line), line = row / teams_of_line % lines;
+    const int64_t begin = row % teams_of_line * kFlatRow;
     const int64_t count = width - begin < kFlatRow ? width - begin : kFlatRow;
-    uint8_t* to = keep + sample * width + begin;
-    team.each((count + 3) / 4, [&](int64_t block) {
+    const uint64_t number = first + static_cast<uint64_t>(line * stride + begin);
+    const auto before = static_cast<int64_t>(number % 4);
+    uint8_t* to = keep + sample * sample_pitch + line * pitch + begin;
+    team.each((before + count + 3) / 4, [&](int64_t block) {
       uint32_t word[4];
-      philox(word, first_sample + static_cast<uint64_t>(sample), (first + static_cast<uint64_t>(begin)) / 4 + block);
-      Pack<4, uint8_t> kept;
+      philox(word, first_sample + static_cast<uint64_t>(sample), number / 4 + static_cast<uint64_t>(block));
       ZT_UNROLL
-      for (int i = 0; i < 4; ++i) kept.at[i] = static_cast<float>(word[i] >> 8) * 0x1p-24F >= limit;
-      store(to, kept, block * 4, count);
+      for (int i = 0; i < 4; ++i) {
+        const int64_t j = block * 4 + i - before;
+        if (j >= 0 && j < count) to[j] = static_cast<float>(word[i] >> 8) * 0x1p-24F >= limit;
+      }
     });
   }
 

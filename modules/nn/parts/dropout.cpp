@@ -69,40 +69,36 @@ void DropoutMask::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t cou
   }
 }
 
-at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t first) const {
-  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
-  if (mask.is_meta() || mask.numel() == 0) return mask;
-  const int64_t width = shape.empty() ? 1 : mask.numel() / shape[0];
-  auto* kept = mask.data_ptr<uint8_t>();
-  const auto key = stream_.key();
-  const auto sample = static_cast<uint64_t>(first_sample_), element = static_cast<uint64_t>(first_element_ + first);
-  const auto limit = static_cast<float>(probability_);
-  if (on_gpu(mask, device::KeepMask{kept, key, sample, element, limit, mask.numel() / width, width})) return mask;
-  for_elements(mask.numel(), [&](int64_t begin, int64_t end) {
+void DropoutMask::fill_lines(const at::Tensor& mask, const SampleLines& part) const {
+  const int64_t samples = mask.dim() == 0 ? 1 : mask.size(0), pitch = mask.numel() / samples;
+  auto* kept = mask.data_ptr<uint8_t>() + part.place;
+  const auto first_sample = static_cast<uint64_t>(first_sample_), first = static_cast<uint64_t>(first_element_ + part.first);
+  if (on_gpu(mask, device::KeepMask{kept, stream_.key(), first_sample, first, static_cast<float>(probability_), samples, pitch,
+                                    part.lines, part.stride, part.width, part.pitch}))
+    return;
+  const int64_t of_sample = part.lines * part.width;
+  for_elements(samples * of_sample, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end;) {
-      const int64_t count = std::min(end - i, width - i % width);
-      fill(kept + i, i / width, first + i % width, count);
+      const int64_t sample = i / of_sample, line = i % of_sample / part.width, j = i % part.width;
+      const int64_t count = std::min(end - i, part.width - j);
+      fill(kept + sample * pitch + line * part.pitch + j, sample, part.first + line * part.stride + j, count);
       i += count;
     }
   });
+}
+
+at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, const std::vector<SampleLines>& parts) const {
+  at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
+  if (mask.is_meta() || mask.numel() == 0) return mask;
+  for (const SampleLines& part : parts) {
+    if (part.lines > 0 && part.width > 0) fill_lines(mask, part);
+  }
   return mask;
 }
 
-at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, const std::vector<Share>& elements) const {
-  const at::Tensor all = at::empty(shape, at::TensorOptions(at::kByte).device(device));
-  const at::Tensor samples = all.view({shape[0], all.numel() == 0 ? 0 : -1});
-  int64_t at = 0;
-  for (const Share& range : elements) {
-    const at::Tensor place = samples.narrow(1, at, range.count);
-    at += range.count;
-    if (all.is_cuda()) {
-      place.copy_(mask(place.sizes(), device, range.begin));
-    } else if (all.is_cpu()) {
-      for (int64_t sample = 0; sample < shape[0]; ++sample)
-        fill(place.data_ptr<uint8_t>() + sample * place.stride(0), sample, range.begin, range.count);
-    }
-  }
-  return all;
+at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t first) const {
+  const int64_t of_sample = shape.empty() ? 1 : c10::multiply_integers(shape.slice(1));
+  return mask(shape, device, {{first, 1, 0, of_sample, 0, 0}});
 }
 
 std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context,
@@ -116,13 +112,14 @@ std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Ten
   const std::vector<Share> rows =
       !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, held}));
   const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
-  std::vector<Share> elements;
+  const OwnColumns of_row = columns.value_or(OwnColumns{{0, width}, width});
+  std::vector<SampleLines> parts;
+  int64_t place = 0;
   for (const Share& range : rows) {
-    if (!columns) elements.push_back({range.begin * width, range.count * width});
-    for (int64_t row = range.begin; columns && row < range.end(); ++row)
-      elements.push_back({row * columns->total + columns->own.begin, columns->own.count});
+    parts.push_back({range.begin * of_row.total + of_row.own.begin, range.count, of_row.total, of_row.own.count, place, width});
+    place += range.count * width;
   }
-  return [keep, shape, device = x.device(), elements] { return keep.mask(shape, device, elements); };
+  return [keep, shape, device = x.device(), parts] { return keep.mask(shape, device, parts); };
 }
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual, std::optional<Share> tokens,

@@ -12,6 +12,13 @@
 
 namespace zt::nn {
 
+// Which elements of a sample a tensor has: `lines` runs of `width` elements. Run i begins with element first + i * stride of the
+// sample, at place + i * pitch of the tensor's part of that sample.
+struct SampleLines {
+  int64_t first, lines, stride, width;
+  int64_t place, pitch;
+};
+
 // Decides which elements of a tensor [samples, ...] dropout keeps. The decision is a function of (the context's dropout stream,
 // the sample's index in the global batch, the element's index in the sample, index). A layer with several dropouts gives each
 // another `index`. Any part of the mask can be computed, in any order. Threads: any.
@@ -21,15 +28,17 @@ class DropoutMask {
 
   // Sets kept[j], for j < count, to 1 if element first + j of the micro-batch's sample is kept, else to 0.
   void fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const;
-  // Returns the mask of a tensor as bytes 0 and 1; on the device meta, only allocates it. `first`: the number of its first
-  // element in a sample, for a tensor of consecutive elements of larger samples.
+  // Returns the mask of a tensor [samples, ...] as bytes 0 and 1; on the device meta, only allocates it. `first`: the number of
+  // its first element in a sample, for a tensor of consecutive elements of larger samples.
   at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU, int64_t first = 0) const;
-  // The same for a tensor that has those elements of each sample whose numbers are in the ranges, one range after the other.
-  at::Tensor mask(at::IntArrayRef shape, at::Device device, const std::vector<Share>& elements) const;
+  // The same for a tensor that has these elements of each sample.
+  at::Tensor mask(at::IntArrayRef shape, at::Device device, const std::vector<SampleLines>& parts) const;
   // Returns the factor of kept elements.
   double scale() const { return 1 / (1 - probability_); }
 
  private:
+  void fill_lines(const at::Tensor& mask, const SampleLines& part) const;
+
   double probability_;
   Philox stream_;
   int64_t first_sample_, first_element_;

@@ -98,14 +98,23 @@ TEST_P(CudaRows, ScatterRows) {
 INSTANTIATE_TEST_SUITE_P(Nn, CudaRows, testing::Values(at::kDouble, at::kFloat, at::kBFloat16, at::kHalf), test::dtype_of);
 
 TEST(CudaKeepMask, IsTheMaskOfTheCpu) {
+  test::FakeContext context;
+  context.sample = 5;
+  const int index = 2;
+  const DropoutMask mask(0.3, context, index);
   for (const int64_t width : {int64_t{1}, int64_t{7}, int64_t{4096}, 2 * device::kFlatRow + 3}) {
-    test::FakeContext context;
-    context.sample = 5;
-    const int index = 2;
-    const at::Tensor expected = DropoutMask(0.3, context, index).mask({3, width}), got = at::full_like(expected, 7);
-    const auto first = static_cast<uint64_t>(index) << 40;
-    emulate(device::KeepMask{got.data_ptr<uint8_t>(), context.rng(Purpose::dropout).key(), 5, first, 0.3F, 3, width});
-    EXPECT_TRUE(at::equal(got, expected)) << width;
+    for (const int64_t first : {0, 1, 6, 8}) {
+      const int64_t stride = width + 5, lines = 3;
+      const at::Tensor all = mask.mask({2, first + lines * stride}), got = at::full({2, 1 + lines * (width + 1)}, 7, at::kByte);
+      const auto number = (static_cast<uint64_t>(index) << 40U) + static_cast<uint64_t>(first);
+      emulate(device::KeepMask{got.data_ptr<uint8_t>() + 1, context.rng(Purpose::dropout).key(), 5, number, 0.3F, 2, got.size(1),
+                               lines, stride, width, width + 1});
+      const auto part = [&](const at::Tensor& x, int64_t begin, int64_t pitch) {
+        return x.narrow(1, begin, lines * pitch).view({2, lines, pitch});
+      };
+      EXPECT_TRUE(at::equal(part(got, 1, width + 1).narrow(2, 0, width), part(all, first, stride).narrow(2, 0, width))) << width;
+      EXPECT_TRUE((part(got, 1, width + 1).narrow(2, width, 1) == 7).all().item<bool>()) << "nothing else is written";
+    }
   }
 }
 
