@@ -41,7 +41,7 @@ at::Tensor gather_rows(const at::Tensor& own, const Gathered& tokens, Communicat
     padded.narrow(0, 0, tokens.own).copy_(own);
   }
   const at::Tensor all = at::empty({tokens.all(), own.size(1)}, own.options());
-  comm.all_gather(all.view({-1}), padded.view({-1})).synchronize();
+  comm.all_gather(all.view({-1}), padded.view({-1})).wait();
   return all;
 }
 

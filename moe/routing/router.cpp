@@ -95,7 +95,8 @@ class Router final : public Layer, public LayerExtras {
   // Raises the bias of experts with less than the mean load, and lowers that of the others.
   void update(const Stats& stats, const LayerBuffers& buffers) override {
     const at::Tensor& load = stats.at("load");
-    at::Tensor(buffers.at("bias")).add_(load.mean().sub(load).sign().to(at::kFloat), options_.bias_rate);
+    const at::Tensor bias = buffers.at("bias");
+    bias.add_(load.mean().sub(load).sign().to(bias.options()), options_.bias_rate);
   }
   Stats report(const Stats& sums) const override { return routing_report(sums); }
   std::string kind() const override { return "router"; }

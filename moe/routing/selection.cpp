@@ -37,7 +37,7 @@ class TopKSelection final : public Selection {
   at::Tensor select(const Candidates& candidates, Context& context) const override {
     if (options_.draws() && (options_.draw_always || context.mode == Mode::train)) return drawn(candidates, context);
     const at::Tensor scores = on_host(candidates.scores);
-    return select_top_k(options_.has_bias ? scores + extras_of(context).buffer("bias") : scores, top_k_);
+    return select_top_k(options_.has_bias ? scores + on_host(extras_of(context).buffer("bias")) : scores, top_k_);
   }
 
  private:

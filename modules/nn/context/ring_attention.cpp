@@ -18,8 +18,8 @@ struct PassedBlock {
   PassedTensor keys_values, segments;
 
   RingBlock wait() const {
-    keys_values.work.synchronize();
-    segments.work.synchronize();
+    keys_values.work.wait();
+    segments.work.wait();
     return {keys_values.received, segments.received};
   }
 };
@@ -107,12 +107,12 @@ void ring_backward(const ContextCall& call, const AttentionViews& grads, const a
     if (ring.is_visible())
       backward_block(call, {queries, part[0], part[1]}, GradientSum::add, dout, ring.views(), result, ring.tokens());
     if (step > 0) {
-      sums.work.synchronize();
+      sums.work.wait();
       part.add_(sums.received);
     }
     sums = pass_to_next(call, part, ring.shape_of(ring.source(step + 1)));
   });
-  sums.work.synchronize();
+  sums.work.wait();
   grads.queries.copy_(queries);
   grads.keys.copy_(sums.received[0]);
   grads.values.copy_(sums.received[1]);

@@ -80,7 +80,7 @@ struct HeadExchange {
   Parts exchange(const Parts& sent, const Shape& shape) const {
     Parts received = empty_parts(sent.all.options(), shape);
     call.sent(sent.all.numel() - sent.sizes[static_cast<size_t>(own())], sent.all, Pattern::all_to_all);
-    if (!sent.all.is_meta()) call.comm().all_to_all(received.all, sent.all, received.sizes, sent.sizes).synchronize();
+    if (!sent.all.is_meta()) call.comm().all_to_all(received.all, sent.all, received.sizes, sent.sizes).wait();
     return received;
   }
 
@@ -160,7 +160,7 @@ at::Tensor gather_tokens(const ContextCall& call, const at::Tensor& own) {
   shape.insert(shape.begin(), ranks);
   const at::Tensor received = at::empty(shape, own.options());
   call.sent(mine.numel() * (ranks - 1), mine, Pattern::collective);
-  if (!own.is_meta()) call.comm().all_gather(received.view({-1}), mine.view({-1})).synchronize();
+  if (!own.is_meta()) call.comm().all_gather(received.view({-1}), mine.view({-1})).wait();
   shape.erase(shape.begin());
   shape[2] = call.places().total;
   const at::Tensor whole = at::empty(shape, own.options());
@@ -185,7 +185,7 @@ at::Tensor scatter_token_sums(const ContextCall& call, const at::Tensor& whole) 
     });
   }
   call.sent(mine.numel() * (ranks - 1), mine, Pattern::collective);
-  if (!whole.is_meta()) call.comm().reduce_scatter(mine.view({-1}), parts.view({-1})).synchronize();
+  if (!whole.is_meta()) call.comm().reduce_scatter(mine.view({-1}), parts.view({-1})).wait();
   return mine.narrow(2, 0, call.count(call.places().rank));
 }
 

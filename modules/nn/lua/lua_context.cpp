@@ -27,7 +27,9 @@ std::shared_ptr<LuaContext> self(lua_State* L) {
 }
 
 int batch(lua_State* L) {
-  lua::push(L, self(L)->context->batch(lua::check_string(L, 2)));
+  const auto handle = self(L);
+  const at::Tensor field = handle->context->batch(lua::check_string(L, 2));
+  lua::push(L, handle->device.is_cuda() ? field.to(handle->device, /*non_blocking=*/true) : field);
   return 1;
 }
 

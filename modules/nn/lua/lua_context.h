@@ -16,6 +16,7 @@ namespace zt::nn {
 struct LuaContext {
   Context* context = nullptr;                   // null after the forward
   const std::set<std::string>* axes = nullptr;  // along which the layer may communicate
+  at::Device device = at::kCPU;                 // of the layer's tensors: ctx:batch gives fields there
   int dropouts = 0;                             // number of ctx:dropout calls so far: the index of the next dropout
 };
 

@@ -119,6 +119,14 @@ void LuaLayer::call(lua::Callable& function, int arguments, int results) const {
   with_context([this] { return fmt::format("in its function at {}", defined_at_); }, [&] { function.call(arguments, results); });
 }
 
+// Fields of the batch follow the first input; in a layer without inputs, the first parameter.
+at::Device LuaLayer::device_of(at::TensorList in, Context& context) const {
+  for (const at::Tensor& input : in) {
+    if (input.defined()) return input.device();
+  }
+  return params_.empty() ? at::kCPU : context.param(*params_[0].second).device();
+}
+
 at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const {
   if (lua::is_tensor(L, index)) return lua::check_tensor(L, index);
   if (lua_isnil(L, index) && !output.differentiable) return {};
@@ -127,7 +135,7 @@ at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const
 }
 
 std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
-  const auto handle = std::make_shared<LuaContext>(LuaContext{&context, &named_axes_});
+  const auto handle = std::make_shared<LuaContext>(LuaContext{&context, &named_axes_, device_of(in, context)});
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);

@@ -63,6 +63,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   void end_self(lua_State* L, int self) const;
   Counts inner_count(const BatchField& batch) const;
   void call(lua::Callable& function, int arguments, int results) const;
+  at::Device device_of(at::TensorList in, Context& context) const;
   at::Tensor result(lua_State* L, int index, const Output& output) const;
 
   std::shared_ptr<lua::Callable> forward_, count_;
