@@ -12,9 +12,9 @@ Work CheckedChannel::send(std::vector<at::Tensor> tensors) {
     if (!tensor.defined()) continue;
     if (tensor.layout() != at::kStrided || tensor.is_quantized())
       misuse("channel '{}': tensor {} is {}, and only dense tensors can be sent: convert it", name(), i, describe(tensor));
-    if (device_ && tensor.device() != *device_) {
-      misuse("channel '{}': tensor {} is {}, but the channel works on {} memory: move it there", name(), i, describe(tensor),
-             device_->str());
+    if (device_ && !tensor.is_cpu() && tensor.device() != *device_) {
+      misuse("channel '{}': tensor {} is {}, but the channel works on the CPU's and on {} memory: move it there", name(), i,
+             describe(tensor), device_->str());
     }
     tensor = tensor.detach().resolve_conj().resolve_neg().contiguous();
   }

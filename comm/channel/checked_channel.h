@@ -12,7 +12,7 @@ namespace zt::comm {
 
 class CheckedChannel : public Channel {
  public:
-  // pair: the two ranks; rank 0 sends. device: where the tensors must be; nullopt means anywhere.
+  // pair: the two ranks; rank 0 sends. device: where tensors may be besides the CPU; nullopt means anywhere.
   CheckedChannel(Group pair, int depth, std::optional<at::Device> device)
       : pair_(std::move(pair)), depth_(depth), device_(device) {}
 
@@ -22,7 +22,7 @@ class CheckedChannel : public Channel {
   Received recv() final;
 
  protected:
-  // Sends tensors that are contiguous, on the device, or undefined. Other rules as `send`.
+  // Sends tensors that are contiguous, on the device or the CPU, or undefined. Other rules as `send`.
   virtual Work put(std::vector<at::Tensor> tensors) = 0;
   virtual Received take() = 0;
   const Group& pair() const { return pair_; }

@@ -12,6 +12,7 @@ MessageShapes shapes_of(std::span<const at::Tensor> tensors) {
       continue;
     }
     shapes.push_back(static_cast<int64_t>(tensor.scalar_type()));
+    shapes.push_back(tensor.is_cpu() ? 1 : 0);
     shapes.push_back(tensor.dim());
     shapes.insert(shapes.end(), tensor.sizes().begin(), tensor.sizes().end());
   }
@@ -26,8 +27,9 @@ std::vector<at::Tensor> make_tensors(const MessageShapes& shapes, at::Device dev
       tensors.emplace_back();
       continue;
     }
+    const bool is_on_cpu = shapes[at++] == 1;
     const auto dims = static_cast<size_t>(shapes[at++]);
-    const auto options = at::TensorOptions().dtype(static_cast<at::ScalarType>(type)).device(device);
+    const auto options = at::TensorOptions().dtype(static_cast<at::ScalarType>(type)).device(is_on_cpu ? at::kCPU : device);
     tensors.push_back(at::empty(at::IntArrayRef(shapes.data() + at, dims), options));
     at += dims;
   }

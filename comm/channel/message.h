@@ -9,11 +9,12 @@
 
 namespace zt::comm {
 
-// For each tensor the type and the number of dimensions, followed by the sizes; or -1 for an undefined tensor.
+// For each tensor the type, whether it is on the CPU, and the number of dimensions, followed by the sizes; or -1 for an undefined
+// tensor.
 using MessageShapes = std::vector<int64_t>;
 
 MessageShapes shapes_of(std::span<const at::Tensor> tensors);
-// Returns new tensors of these types and shapes, with undefined contents.
+// Returns new tensors of these types and shapes, with undefined contents, on the device or the CPU.
 std::vector<at::Tensor> make_tensors(const MessageShapes& shapes, at::Device device);
 
 // Returns `bytes` rounded up, so that the next tensor begins on a cache line.

@@ -5,21 +5,27 @@
 #include <dlfcn.h>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace zt::comm {
 
 namespace {
 
+const char* library_name() {
+  const char* other = environment("ZT_NCCL");
+  return other ? other : "libnccl.so.2";
+}
+
 template <class Signature>
 void find(void* library, const char* name, std::function<Signature>& function) {
   auto* symbol = reinterpret_cast<Signature*>(dlsym(library, name));
-  if (!symbol) fault("libnccl.so.2 has no function {}: NCCL 2.19 or newer is needed", name);
+  if (!symbol) fault("{} has no function {}: NCCL 2.19 or newer is needed", library_name(), name);
   function = symbol;
 }
 
 NcclApi open_nccl() {
   // Never closed, because streams and threads of the library outlive all communicators.
-  void* library = dlopen("libnccl.so.2", RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
   NcclApi api;
   find(library, "ncclGetErrorString", api.get_error_string);
@@ -51,7 +57,7 @@ std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / major, code % major / 100, code % 100);
 }
 
-// LibTorch looks for its CUDA part once, when it is first asked for it. So that part is opened before, and never closed.
+// The host opens LibTorch's CUDA library before the script. This opens it elsewhere, or says why it could not be opened.
 void load_torch_cuda() {
   if (dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) return;
   misuse(
@@ -104,9 +110,9 @@ void check_nccl_version(const NcclApi& api) {
   check_nccl(api, api.get_version(&version), "get_version");
   if (version >= kOldestNccl) return;
   fault(
-      "NCCL {} is loaded (libnccl.so.2), 2.19 or newer is needed to split communicators and to allocate memory: install a newer "
-      "one, or put its folder first in LD_LIBRARY_PATH",
-      version_text(version));
+      "NCCL {} is loaded ({}), 2.19 or newer is needed to split communicators and to allocate memory: install a newer one, or "
+      "give its path in the variable ZT_NCCL",
+      version_text(version), library_name());
 }
 
 const NcclApi& load_nccl() {

@@ -37,8 +37,8 @@ struct NcclApi {
   std::function<decltype(ncclRecv)> recv;
 };
 
-// Returns the functions of libnccl.so.2, which the first call opens. Throws Fault if the library is missing (with the loader's
-// text) or too old.
+// Returns the functions of libnccl.so.2, or of the library that the variable ZT_NCCL names. The first call opens it. Throws Fault
+// if the library is missing (with the loader's text) or too old.
 const NcclApi& load_nccl();
 // Throws Fault if the library behind `api` is older than kOldestNccl. Uses get_version and get_error_string only.
 void check_nccl_version(const NcclApi& api);

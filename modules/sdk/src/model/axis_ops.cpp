@@ -150,7 +150,7 @@ class Mover {
       to_ranks.push_back(piece.numel());
       from_ranks.push_back(share(step.total, r).count * of_joined_row);
     }
-    comm_.all_to_all(received, sent, from_ranks, to_ranks).synchronize();
+    comm_.all_to_all(received, sent, from_ranks, to_ranks).wait();
     at = 0;
     for (int r = 0; r < ranks_; ++r) {
       at::Tensor place = part(all, step.dim, share(step.total, r));

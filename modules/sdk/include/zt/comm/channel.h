@@ -33,9 +33,9 @@ class Channel {
   virtual int depth() const = 0;
 
   // Sends the tensors as one message. They may have any shapes and types, also zero dimensions, no elements, or be undefined, and
-  // lie on the communicator's device. A tensor that is not contiguous is sent as a contiguous copy. Does not wait while fewer
-  // than depth() messages are under way; else waits until the receiver has taken one. The tensors may be freed or changed after
-  // work.wait(). Only the sending end may call it.
+  // lie on the communicator's device or on the CPU. A tensor that is not contiguous is sent as a contiguous copy. Does not wait
+  // while fewer than depth() messages are under way; else waits until the receiver has taken one. The tensors may be freed or
+  // changed after work.wait(). Only the sending end may call it.
   virtual Work send(std::vector<at::Tensor> tensors) = 0;
   // Waits for the next message and takes it. The tensors are new and contiguous, and equal those that were sent. On the backend
   // "null" a message has no tensors. Only the receiving end may call it.
