@@ -23,12 +23,12 @@ local options = zt.cli{
     {"shrink", 200, "most runs to make a failing case smaller; 0: print it as it is", at_least = 0},
     {"fault", nil, "plant this fault of the random tests into the cases that can show it, and fail unless each finds it",
      type = "string"},
+    {"here", nil, "run the cases for this number of ranks on the ranks of this run, over this backend", type = "string"},
     {"list", false, "print the combinations, and run nothing"},
     {"show", false, "print the scripts of the cases, and run nothing"},
   },
 }
 zt.set_log_level "error"
-if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
 
 local SEED, RANDOM = 3, 500
 
@@ -88,4 +88,6 @@ elseif options.show then
   for i, each in ipairs(mine) do print(render.script(case_at(i), {"Case " .. each.number, cases.text(each.combination)})) end
 elseif options.fault then
   if not all_find(options.fault) then os.exit(1) end
-elseif not suite.run(#mine, case_at, options.shrink) then os.exit(1) end
+elseif options.here then
+  if not suite.run_here(#mine, case_at, options.here) then os.exit(1) end
+elseif not suite.run(#mine, case_at, {most = options.shrink}) then os.exit(1) end

@@ -100,7 +100,7 @@ end
 
 function events.infer(run, outcome, step)
   local batch = batches.joined(batches.pieces(run.case, 200 + step, run.first, run.count, true))
-  local logits = run.trainer:infer(batch).logits:to "float64"
+  local logits = run.trainer:infer(batch).logits:to "float64":to "cpu"
   outcome.inferred[#outcome.inferred + 1] = {first = batches.samples(run.case, run.first), logits = logits}
 end
 
@@ -206,7 +206,8 @@ end
 function random.case(case)
   zt.set_log_level "error"
   case.parts = case.parts or layouts.size(case.layout)
-  if ranks.task() then return function(variant) return random.run(case, variant) end, case end
+  local is_for_oracle = ranks.task() or package.loaded.oracle
+  if is_for_oracle then return function(variant) return random.run(case, variant) end, case end
   local wanted = layouts.size(case.layout, true)
   local alone = zt.world.size == 1
   assert(alone or zt.world.size == wanted, ("run it on %d ranks, or on 1 for the reference"):format(wanted))

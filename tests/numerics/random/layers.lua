@@ -37,7 +37,7 @@ end
 --- A choice of experts: with `top_k` 2 the best of the even ones and the best of the odd ones, else the best one.
 function layers.choice(top_k)
   return function(scores)
-    local is_odd = zt.arange(scores:size(2)):remainder(2):eq(1)
+    local is_odd = zt.arange(scores:size(2), {device = scores:device()}):remainder(2):eq(1)
     local function best(of) return (select(2, scores:masked_fill(of, -1):max(2, {keepdim = true}))) end
     local experts = top_k == 1 and best(is_odd:logical_and(false)) or zt.cat({best(is_odd), best(is_odd:logical_not())}, 2)
     return faults.choice(experts, scores:size(2))

@@ -3,6 +3,11 @@
 --   ztoolkit run tests/numerics/random/main.lua                        the cases of the seeds 0 to 149
 --   ztoolkit run tests/numerics/random/main.lua --first 4711 --count 1
 --   ztoolkit run tests/numerics/random/main.lua --faults               shows that planted faults are found
+--   ztoolkit run -n 4 tests/numerics/random/main.lua --here nccl       runs those for 4 ranks on this run's ranks, on GPUs
+--
+-- With --here, cases are compared with one rank in fp64 on the CPU. Sums over nccl have no fixed order, so no bits are compared.
+-- Ranks that share one GPU need a stand-in for NCCL, which tests/comm/one_gpu makes:
+--   CUDA_VISIBLE_DEVICES=0 ZT_NCCL=$PWD/build/release/tests/libnccl_on_one_gpu.so ztoolkit run -n 4 ...
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
 package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
@@ -18,12 +23,12 @@ local options = zt.cli{
     {"shrink", 200, "most runs to make a failing case smaller; 0: print it as it is", at_least = 0},
     {"fault", nil, "plant this fault, and stop at the first seed that finds it", type = "string"},
     {"faults", false, "do so with every fault, within the seeds"},
+    {"here", nil, "run the cases for this number of ranks on the ranks of this run, over this backend", type = "string"},
     {"counts", false, "print how many of the cases have each feature, and run nothing"},
     {"show", false, "print the scripts of the cases, and run nothing"},
   },
 }
 zt.set_log_level "error"
-if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
 local last = options.first + options.count - 1
 
 -- Returns the case of a seed, with the layer of a fault before its head.
@@ -33,7 +38,9 @@ local function case_of(seed, fault)
 end
 
 local function run_cases()
-  return suite.run(options.count, function(i) return case_of(options.first + i - 1) end, options.shrink)
+  local function case_at(i) return case_of(options.first + i - 1) end
+  if options.here then return suite.run_here(options.count, case_at, options.here) end
+  return suite.run(options.count, case_at, {most = options.shrink})
 end
 
 -- Returns whether a case finds the fault, with that case and its failure.

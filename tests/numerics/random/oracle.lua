@@ -169,6 +169,23 @@ local function check_near(case, laid_out, exact)
   end
 end
 
+-- The distances that a first gradient in these precisions cannot have if it is right.
+local FURTHEST = {fp32 = 1e-3, bf16 = 0.5, fp16 = 0.5}
+
+-- As `check` below, but runs the case on the ranks of this run, and compares no bits.
+local function check_here(case)
+  local script = render.script(case)
+  local exact = run(script, 1, {{precision = "fp64", reference = true, without_mistakes = true}})[1][1]
+  local run_case = assert(loadstring(script, "=case"))()
+  local function outcomes_in(precision) return {{run_case{precision = precision}}} end
+  check_near(case, outcomes_in "fp64", exact)
+  local mine = outcomes_in(case.precision)[1][1]
+  if oracle.has_distance(case) then
+    check_vectors(case.precision, "gradient", exact.trainable, mine.gradients[1], exact.gradients[1], FURTHEST[case.precision])
+  end
+  return {exact = exact, mine = mine, script = script, differences = 0}
+end
+
 -- Throws {check =, text =} where something differs. Returns the outcomes in the case's precision.
 local function check(case)
   local script = render.script(case)
@@ -200,13 +217,18 @@ function oracle.expect_equal(what, mine, other)
   if not is_equal then error(what .. ": " .. (type(failure) == "table" and failure.text or failure), 0) end
 end
 
---- Returns nil and what is known of the case, or its failure {check =, text =}.
-function oracle.check(case)
-  local ok, result = pcall(check, case)
+local function result_of(check_case, case)
+  local ok, result = pcall(check_case, case)
   if ok then return nil, result end
   if type(result) ~= "table" then result = {check = "error", text = tostring(result)} end
   return result
 end
+
+--- Returns nil and what is known of the case, or its failure {check =, text =}.
+function oracle.check(case) return result_of(check, case) end
+
+--- Likewise for the case on the ranks of this run, which may be on GPUs.
+function oracle.check_here(case) return result_of(check_here, case) end
 
 --- Returns whether the distance of the case's gradient from the exact one is that of rounding. A router may choose other experts
 --- in fewer bits.

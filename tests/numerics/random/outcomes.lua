@@ -25,7 +25,7 @@ end
 local function flat(trainer, names, read)
   local parts, places, first = {}, {}, 0
   for i, name in ipairs(names) do
-    parts[i] = read(trainer, name):reshape{-1}:to "float64"
+    parts[i] = read(trainer, name):reshape{-1}:to "float64":to "cpu"
     places[i] = {name = name, first = first, numel = parts[i]:numel()}
     first = first + places[i].numel
   end

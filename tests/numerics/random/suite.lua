@@ -69,16 +69,16 @@ local function check_distances(distances)
   return failed
 end
 
---- Runs the cases that `case_at(i)` returns for i = 1 .. count. `most`: runs to make a failing case smaller. Returns whether all
---- passed.
-function suite.run(count, case_at, most)
-  local failed, checked, begin, distances = 0, 0, zt.now(), {}
+--- Runs the cases that `case_at(i)` returns for i = 1 .. count. Options: `most`, the number of runs to make a failing case
+--- smaller; `check`, a function of the oracle. Returns whether all passed.
+function suite.run(count, case_at, options)
+  local failed, checked, begin, distances, check = 0, 0, zt.now(), {}, options.check or oracle.check
   for i = 1, count do
     local case = case_at(i)
-    local failure, result = oracle.check(case)
+    local failure, result = check(case)
     if failure then
       failed = failed + 1
-      suite.report(case, failure, most)
+      suite.report(case, failure, options.most or 0)
     else
       add_distances(distances, case, result)
       checked = checked + result.differences
@@ -94,6 +94,21 @@ function suite.run(count, case_at, most)
   local form = "%d cases, %d failed, %d parameters compared with finite differences, %.1f s"
   print(form:format(count, failed, checked, zt.now() - begin))
   return failed == 0
+end
+
+--- Likewise for the cases that are for as many ranks as this run has, on these ranks and this backend, which may be on GPUs. They
+--- are compared with one rank in fp64 on the CPU. Sums over nccl have no fixed order, so no bits are compared.
+function suite.run_here(count, case_at, backend)
+  local cases = {}
+  for i = 1, count do
+    local case = case_at(i)
+    for _, layout in ipairs{case.layout, case.second} do
+      layout.backend = backend
+      if layout.shard then layout.shard.node_shared = nil end -- only some backends share memory
+    end
+    if draw_layout.ranks(case.layout) == zt.world.size then cases[#cases + 1] = case end
+  end
+  return suite.run(#cases, function(i) return cases[i] end, {check = oracle.check_here})
 end
 
 return suite

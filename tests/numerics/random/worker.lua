@@ -1,5 +1,8 @@
 --- What a rank of a test does: runs variants of a case and gives their outcomes. Started by ranks.run.
-local ranks = require "zt.ranks"
+local ranks, zt = require "zt.ranks", require "zt"
+
+-- Bits are promised for a fixed number of threads. Without this it would follow from the number of ranks.
+if not os.getenv "OMP_NUM_THREADS" then zt.set_num_threads(1) end
 
 local task = ranks.task()
 local run, case = assert(loadstring(task.script, "=case"))()
