@@ -23,10 +23,15 @@ void find(void* library, const char* name, std::function<Signature>& function) {
   function = symbol;
 }
 
-NcclApi open_nccl() {
-  // Never closed, because streams and threads of the library outlive all communicators.
-  void* library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
+// Opens NCCL once. It is never closed, because its streams and threads outlive all communicators.
+void* nccl_library() {
+  static void* const library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
+  return library;
+}
+
+NcclApi open_nccl() {
+  void* library = nccl_library();
   NcclApi api;
   find(library, "ncclGetErrorString", api.get_error_string);
   find(library, "ncclGetVersion", api.get_version);
@@ -129,6 +134,12 @@ int gpu_of(LocalRank here, int gpus) {
 }
 
 std::shared_ptr<const StreamApi> cuda_streams(LocalRank here) {
+  // A stand-in for NCCL without a GPU brings its own streams (tests/comm/nccl_stand_in).
+  if (auto* give = reinterpret_cast<void (*)(std::shared_ptr<const StreamApi>*)>(dlsym(nccl_library(), "zt_nccl_streams"))) {
+    std::shared_ptr<const StreamApi> streams;
+    give(&streams);
+    return streams;
+  }
   load_torch_cuda();
   if (!at::hasCUDA()) misuse("backend 'nccl' needs a GPU, and this run has none: 'mpi' and 'local' work on host memory");
   return std::make_shared<CudaStreams>(here);

@@ -6,8 +6,9 @@
 --   ztoolkit run -n 4 tests/numerics/random/main.lua --here nccl       runs those for 4 ranks on this run's ranks, on GPUs
 --
 -- With --here, cases are compared with one rank in fp64 on the CPU. Sums over nccl have no fixed order, so no bits are compared.
--- Ranks that share one GPU need a stand-in for NCCL, which tests/comm/one_gpu makes:
+-- Ranks that share one GPU need a stand-in for NCCL, and so do ranks without one (tests/comm/nccl_stand_in):
 --   CUDA_VISIBLE_DEVICES=0 ZT_NCCL=$PWD/build/release/tests/libnccl_on_one_gpu.so ztoolkit run -n 4 ...
+--   ZT_NCCL=$PWD/build/release/tests/libnccl_on_host.so ztoolkit run -n 4 ...
 local here = arg[0]:match "^(.*)/" or "."
 package.path = here .. "/?.lua;" .. package.path
 package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath

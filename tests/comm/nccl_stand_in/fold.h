@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-namespace zt::test::one_gpu {
+namespace zt::test::stand_in {
 
 // Sums of 16-bit types are rounded once, at the end.
 template <class T>
@@ -75,4 +75,4 @@ inline size_t size_of(ncclDataType_t type) {
   return bytes;
 }
 
-}  // namespace zt::test::one_gpu
+}  // namespace zt::test::stand_in

@@ -8,7 +8,7 @@
 #include "device.h"
 #include "fold.h"
 
-namespace zt::test::one_gpu {
+namespace zt::test::stand_in {
 
 namespace {
 
@@ -81,4 +81,4 @@ Device& device() {
   return *made;
 }
 
-}  // namespace zt::test::one_gpu
+}  // namespace zt::test::stand_in

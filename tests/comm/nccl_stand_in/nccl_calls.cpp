@@ -14,11 +14,11 @@
 #include "fold.h"
 #include "mail.h"
 
-struct ncclComm : zt::test::one_gpu::Post {
+struct ncclComm : zt::test::stand_in::Post {
   using Post::Post;
 };
 
-namespace zt::test::one_gpu {
+namespace zt::test::stand_in {
 
 namespace {
 
@@ -104,9 +104,9 @@ ncclResult_t reduce(const void* in, void* out, size_t count, ncclDataType_t type
 
 }  // namespace
 
-}  // namespace zt::test::one_gpu
+}  // namespace zt::test::stand_in
 
-using namespace zt::test::one_gpu;
+using namespace zt::test::stand_in;
 
 extern "C" {
 
@@ -120,7 +120,7 @@ ncclResult_t ncclGetVersion(int* version) {
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   static std::atomic<int> made = 0;
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
-  const std::string name = "/zt_one_gpu." + std::to_string(getpid()) + "." + std::to_string(now) + "." + std::to_string(made++);
+  const std::string name = "/zt_nccl." + std::to_string(getpid()) + "." + std::to_string(now) + "." + std::to_string(made++);
   std::memset(id, 0, sizeof(*id));
   std::memcpy(id->internal, name.data(), name.size());
   return ncclSuccess;

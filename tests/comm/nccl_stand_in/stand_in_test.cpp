@@ -1,9 +1,9 @@
-// Compares the nccl backend over the stand-in for NCCL with the local backend. Ranks are threads, and streams do all work at
-// once.
+// Compares the nccl backend over the stand-in for NCCL with the local backend. Ranks are threads.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "comm/nccl/nccl_fake.h"
+#include "backend/checked.h"
+#include "host_streams.h"
 #include "mesh/make_backend.h"
 #include "nccl/nccl_backend.h"
 #include "support/spawn.h"
@@ -61,9 +61,8 @@ struct Rank {
   }
   int64_t size() const { return local->size(); }
 
-  fake::Log log;
   NcclApi api = stand_in();
-  std::shared_ptr<fake::Streams> streams = std::make_shared<fake::Streams>(log);
+  std::shared_ptr<const StreamApi> streams = std::make_shared<test::stand_in::HostStreams>();
   std::unique_ptr<Communicator> nccl;
   std::shared_ptr<Communicator> local;
 };
@@ -84,9 +83,9 @@ void compare_all(const Rank& rank, int64_t n, at::ScalarType dtype) {
   });
 }
 
-class OneGpu : public testing::TestWithParam<int> {};
+class StandIn : public testing::TestWithParam<int> {};
 
-TEST_P(OneGpu, MovesAndSumsAsTheLocalBackend) {
+TEST_P(StandIn, MovesAndSumsAsTheLocalBackend) {
   test::spawn(GetParam(), [](const World& world) {
     const Rank any(world), fixed(world, SumOrder::fixed);
     for (const Rank* rank : {&any, &fixed}) {
@@ -97,7 +96,7 @@ TEST_P(OneGpu, MovesAndSumsAsTheLocalBackend) {
   });
 }
 
-TEST_P(OneGpu, ExchangesUnevenPartsAndSplits) {
+TEST_P(StandIn, ExchangesUnevenPartsAndSplits) {
   test::spawn(GetParam(), [](const World& world) {
     const Rank rank(world);
     const auto part = [&](int64_t from, int64_t to) { return (from * 3 + to) % 4 * 50000; };
@@ -118,7 +117,7 @@ TEST_P(OneGpu, ExchangesUnevenPartsAndSplits) {
   });
 }
 
-TEST_P(OneGpu, CarriesMessagesInOrder) {
+TEST_P(StandIn, CarriesMessagesInOrder) {
   test::spawn(GetParam(), [](const World& world) {
     const Rank rank(world);
     if (world.size == 1) return;
@@ -137,7 +136,7 @@ TEST_P(OneGpu, CarriesMessagesInOrder) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Comm, OneGpu, testing::Values(1, 2, 3, 4));
+INSTANTIATE_TEST_SUITE_P(Comm, StandIn, testing::Values(1, 2, 3, 4));
 
 }  // namespace
 }  // namespace zt::comm

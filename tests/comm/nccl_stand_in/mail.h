@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-namespace zt::test::one_gpu {
+namespace zt::test::stand_in {
 
 constexpr int kMostRanks = 8;
 
@@ -57,4 +57,4 @@ class Post {
   size_t scratch_bytes_ = 0;
 };
 
-}  // namespace zt::test::one_gpu
+}  // namespace zt::test::stand_in

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace zt::test::one_gpu {
+namespace zt::test::stand_in {
 
 // The operands of a reduction on one rank: out[i] = in_0[i] op in_1[i] op ..., in the order of the ranks. `others` holds the
 // inputs of the other ranks, each of `count` elements, in their order.
@@ -39,4 +39,4 @@ class Device {
 // Returns the device of this process.
 Device& device();
 
-}  // namespace zt::test::one_gpu
+}  // namespace zt::test::stand_in
