@@ -150,16 +150,6 @@ std::unique_ptr<Backend> make_backend(const World& world, const std::string& bac
   return with_settings(named.make(world, std::move(group), settings), settings);
 }
 
-std::unique_ptr<Backend> split_backend([[maybe_unused]] const World& world, [[maybe_unused]] Backend& nccl_world,
-                                       [[maybe_unused]] Group group, [[maybe_unused]] const Settings& settings) {
-#ifdef ZT_HAS_NCCL
-  auto host = make_nccl_host(world, group, settings);
-  return with_settings(split_nccl_backend(nccl_world, std::move(host), std::move(group)), settings);
-#else
-  misuse("backend 'nccl' is not in this build");
-#endif
-}
-
 std::vector<int> nodes_of(const World& world, const Group& group, const Settings& settings) {
   std::vector<int> nodes;
   for (const int rank : group.ranks) {

@@ -38,8 +38,6 @@ class Factory {
     if (world_.dry) return stand_in(group);
     const std::string backend = backend_of(group);
     if (named_backend(group.name).empty() && world_.size > 1) log_backend(group, backend);
-    if (backend == "nccl" && world_.size > 1)
-      return std::make_shared<CheckedCommunicator>(split_from_world(group), black_box(world_));
     return make_communicator(world_, backend, group, options_.settings);
   }
 
@@ -98,15 +96,8 @@ class Factory {
     if (logged.insert(text).second) log(LogLevel::info, world_, text);
   }
 
-  // Splits an NCCL communicator from the one over the world, which the first call makes.
-  std::unique_ptr<Backend> split_from_world(Group group) {
-    if (!nccl_world_) nccl_world_ = make_backend(world_, "nccl", whole_group(world_, "world"), options_.settings);
-    return split_backend(world_, *nccl_world_, std::move(group), options_.settings);
-  }
-
   const World world_;
   const MeshOptions options_;
-  std::unique_ptr<Backend> nccl_world_;
 };
 
 // Throws Misuse on all ranks, before they would wait for one another, unless all have the same axes and backends.

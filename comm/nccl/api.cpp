@@ -38,7 +38,6 @@ NcclApi open_nccl() {
   check_nccl_version(api);
   find(library, "ncclGetUniqueId", api.get_unique_id);
   find(library, "ncclCommInitRank", api.comm_init_rank);
-  find(library, "ncclCommSplit", api.comm_split);
   find(library, "ncclCommDestroy", api.comm_destroy);
   find(library, "ncclCommAbort", api.comm_abort);
   find(library, "ncclCommGetAsyncError", api.comm_get_async_error);
@@ -115,7 +114,7 @@ void check_nccl_version(const NcclApi& api) {
   check_nccl(api, api.get_version(&version), "get_version");
   if (version >= kOldestNccl) return;
   fault(
-      "NCCL {} is loaded ({}), 2.19 or newer is needed to split communicators and to allocate memory: install a newer one, or "
+      "NCCL {} is loaded ({}), 2.19 or newer is needed to allocate memory: install a newer one, or "
       "give its path in the variable ZT_NCCL",
       version_text(version), library_name());
 }
@@ -123,6 +122,15 @@ void check_nccl_version(const NcclApi& api) {
 const NcclApi& load_nccl() {
   static const NcclApi api = open_nccl();
   return api;
+}
+
+void free_retired(const NcclApi& api, const StreamApi& streams) {
+  const NcclApi::Retired retired = std::exchange(*api.retired, {});
+  for (const ncclComm_t comm : retired.comms) api.comm_destroy(comm);
+  if (retired.memory.empty()) return;
+  // Unlike LibTorch's allocator, NCCL gives the memory back to the driver at once, even if the device still uses it.
+  streams.synchronize();
+  for (void* memory : retired.memory) api.mem_free(memory);
 }
 
 int gpu_of(LocalRank here, int gpus) {

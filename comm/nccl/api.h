@@ -8,10 +8,11 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace zt::comm {
 
-// The first version with both ncclCommSplit and ncclMemAlloc, as NCCL's version code.
+// The first version with ncclMemAlloc, as NCCL's version code.
 constexpr int kOldestNccl = 21900;
 static_assert(NCCL_VERSION_CODE >= kOldestNccl, "comm/nccl needs the header of NCCL 2.19 or newer: set ZT_NCCL_INCLUDE");
 
@@ -19,7 +20,6 @@ struct NcclApi {
   std::function<decltype(ncclGetVersion)> get_version;
   std::function<decltype(ncclGetUniqueId)> get_unique_id;
   std::function<decltype(ncclCommInitRank)> comm_init_rank;
-  std::function<decltype(ncclCommSplit)> comm_split;
   std::function<decltype(ncclCommDestroy)> comm_destroy;
   std::function<decltype(ncclCommAbort)> comm_abort;
   std::function<decltype(ncclCommGetAsyncError)> comm_get_async_error;
@@ -35,7 +35,19 @@ struct NcclApi {
   std::function<decltype(ncclReduce)> reduce;
   std::function<decltype(ncclSend)> send;
   std::function<decltype(ncclRecv)> recv;
+
+  // What nobody uses any more. NCCL frees memory of these, and CUDA then waits for all work of the device. At the time of a garbage
+  // collection within a step, that work may wait for a peer that waits for this rank. So they are kept until `free_retired`, which
+  // is called before communicators are made and memory is allocated.
+  struct Retired {
+    std::vector<ncclComm_t> comms;
+    std::vector<void*> memory;
+  };
+  std::shared_ptr<Retired> retired = std::make_shared<Retired>();
 };
+
+class StreamApi;
+void free_retired(const NcclApi& api, const StreamApi& streams);
 
 // Returns the functions of libnccl.so.2, or of the library that the variable ZT_NCCL names. The first call opens it. Throws Fault
 // if the library is missing (with the loader's text) or too old.

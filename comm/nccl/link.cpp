@@ -28,23 +28,17 @@ Link::~Link() {
   } catch (const std::exception&) {
     // The device failed, so the outstanding operations never complete.
   }
-  // With outstanding operations, comm_destroy would wait for a peer that may be gone.
-  if (outstanding_.empty()) api_.comm_destroy(comm_);
+  // With outstanding operations, destroying it would wait for a peer that may be gone.
+  if (outstanding_.empty()) api_.retired->comms.push_back(comm_);
   else fail("it was closed while operations waited");
 }
 
 std::shared_ptr<Link> Link::connect(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group,
                                     const ncclUniqueId& id) {
+  free_retired(api, *streams);
   ncclComm_t comm = nullptr;
   check_nccl(api, api.comm_init_rank(&comm, group.size(), id, group.rank), "comm_init_rank");
   return std::make_shared<Link>(api, std::move(streams), std::move(group), comm);
-}
-
-std::shared_ptr<Link> Link::split(int color, Group group) const {
-  check_usable();
-  ncclComm_t comm = nullptr;
-  check_nccl(api_, api_.comm_split(comm_, color, group.rank, &comm, nullptr), "comm_split");
-  return std::make_shared<Link>(api_, streams_, std::move(group), comm);
 }
 
 void Link::check_usable() const {

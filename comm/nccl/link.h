@@ -32,11 +32,8 @@ class Link {
   // Makes the communicator of `group`. Collective over the group, with the same id on all ranks.
   static std::shared_ptr<Link> connect(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group,
                                        const ncclUniqueId& id);
-  // Splits the communicator: the ranks that give the same color form a group, in the order of group.rank. Collective over this
-  // link's group.
-  std::shared_ptr<Link> split(int color, Group group) const;
   Link(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group, ncclComm_t comm);
-  // Waits a short time for the running operations, then aborts them.
+  // Waits a short time for the running operations, then aborts them. Retires the communicator if none is left.
   ~Link();
   Link(const Link&) = delete;
 

@@ -15,20 +15,13 @@ at::Tensor allocate_nccl(const NcclApi& api, std::shared_ptr<const StreamApi> st
   const auto options = at::TensorOptions().dtype(dtype).device(device);
   const int64_t bytes = c10::multiply_integers(shape) * static_cast<int64_t>(c10::elementSize(dtype));
   if (bytes == 0) return at::empty(shape, options);
+  free_retired(api, *streams);
   void* memory = nullptr;
   if (const ncclResult_t result = api.mem_alloc(&memory, static_cast<size_t>(bytes)); result != ncclSuccess) {
     fault("NCCL has no {} of memory on {} for axis '{}': {}: free unused tensors, or take smaller buffers", human_bytes(bytes),
           device.str(), axis, api.get_error_string(result));
   }
-  // Unlike LibTorch's allocator, NCCL gives the memory back to the driver at once, even if the device still uses it.
-  const auto give_back = [give = api.mem_free, streams = std::move(streams)](void* data) noexcept {
-    try {
-      streams->synchronize();
-    } catch (const std::exception&) {
-      // The device failed, so nothing uses the memory any more. The next use of the device throws.
-    }
-    give(data);
-  };
+  const auto give_back = [retired = api.retired](void* data) { retired->memory.push_back(data); };
   return at::from_blob(memory, shape, give_back, options, device).zero_();
 }
 

@@ -10,8 +10,8 @@
 
 namespace zt::comm {
 
-// Returns a contiguous tensor on the device of `streams`, zeroed on the current stream. When its last owner is destroyed, the
-// host waits for the device and gives the memory back to NCCL. Throws Fault, with the bytes that were wanted, if NCCL has too
+// Returns a contiguous tensor on the device of `streams`, zeroed on the current stream. Its last owner retires
+// the memory (api.h). Throws Fault, with the bytes that were wanted, if NCCL has too
 // little. `axis` is for the message.
 at::Tensor allocate_nccl(const NcclApi& api, std::shared_ptr<const StreamApi> streams, const std::string& axis,
                          at::IntArrayRef shape, at::ScalarType dtype);

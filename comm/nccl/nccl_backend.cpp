@@ -43,6 +43,7 @@ ncclUniqueId make_id(const NcclApi& api) {
 ncclUniqueId share_id(const NcclApi& api, Communicator& host) {
   const auto bytes = bytes_of(host.rank() == 0 ? make_id(api) : ncclUniqueId{});
   host.broadcast(bytes, 0);
+  host.barrier();  // if a rank is missing, this times out; NCCL would wait for ever
   return id_of(bytes);
 }
 
@@ -91,15 +92,13 @@ class NcclBackend : public Backend {
     return allocate_nccl(link_->api(), link_->streams(), group().name, shape, dtype);
   }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
-    return split(0, host_->duplicate(name), group().renamed(name));
-  }
-  std::unique_ptr<Backend> split(int color, std::shared_ptr<Communicator> host, Group group) {
-    drain();           // NCCL requires that no operation is running
-    host_->barrier();  // if a rank is missing, this times out; NCCL would wait for ever
-    auto part = std::make_unique<NcclBackend>(std::move(host), link_->split(color, std::move(group)), order_);
-    part->set_timeout(link_->timeout());
-    part->set_check(check_);
-    return part;
+    std::shared_ptr<Communicator> host = host_->duplicate(name);
+    const ncclUniqueId id = share_id(link_->api(), *host);
+    auto link = Link::connect(link_->api(), link_->streams(), group().renamed(name), id);
+    auto twin = std::make_unique<NcclBackend>(std::move(host), std::move(link), order_);
+    twin->set_timeout(link_->timeout());
+    twin->set_check(check_);
+    return twin;
   }
   std::shared_ptr<Channel> channel(const ChannelPlan& plan, Communicator&, std::shared_ptr<BlackBox> box) override {
     Group pair = plan.pair(group());
@@ -202,16 +201,6 @@ std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, G
                                            std::shared_ptr<const StreamApi> streams) {
   auto link = Link::connect(api, std::move(streams), std::move(group), share_id(api, *host));
   return std::make_unique<NcclBackend>(std::move(host), std::move(link), order);
-}
-
-std::unique_ptr<Backend> split_nccl_backend(Backend& parent, std::shared_ptr<Communicator> host, Group group) {
-  auto* nccl = dynamic_cast<NcclBackend*>(&parent);
-  if (!nccl) {
-    misuse("axis '{}' cannot be split from axis '{}', which is on backend '{}': NCCL splits its own communicators only",
-           group.name, parent.group().name, parent.name());
-  }
-  const int color = group.ranks[0];
-  return nccl->split(color, std::move(host), std::move(group));
 }
 
 }  // namespace zt::comm

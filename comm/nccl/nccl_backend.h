@@ -19,9 +19,4 @@ std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, G
 std::unique_ptr<Backend> make_nccl_backend(std::shared_ptr<Communicator> host, Group group, SumOrder order, const NcclApi& api,
                                            std::shared_ptr<const StreamApi> streams);
 
-// Splits `parent` into groups and returns this rank's side of `group`. That is faster than a new communicator, because NCCL uses
-// the connections of `parent`. Collective over the ranks of `parent`. The order, check mode and timeout are those of `parent`.
-// host: as above, over `group`. Throws Misuse if `parent` is not an nccl backend.
-std::unique_ptr<Backend> split_nccl_backend(Backend& parent, std::shared_ptr<Communicator> host, Group group);
-
 }  // namespace zt::comm

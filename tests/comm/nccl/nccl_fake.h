@@ -114,10 +114,6 @@ class Nccl {
       *comm = handle_of(rank);
       return say("init {} of {}", rank, size);
     };
-    api.comm_split = [this](ncclComm_t, int color, int key, ncclComm_t* comm, auto) {
-      *comm = handle_of(key);
-      return say("split color {} key {}", color, key);
-    };
     api.comm_destroy = [this](auto) { return said("destroy"); };
     api.comm_abort = [this](auto) { return said("abort"); };
     api.comm_get_async_error = [this](ncclComm_t, ncclResult_t* state) {

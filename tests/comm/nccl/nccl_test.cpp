@@ -181,25 +181,28 @@ TEST_F(NcclTest, TypesThatCannotBeReducedAreRefusedBeforeAnythingStarts) {
   EXPECT_SAYS("has no max of uint32", fixed->all_reduce(word, word, ReduceOp::max));
 }
 
-TEST_F(NcclTest, SplitsAndDuplicates) {
-  const auto parent = make_backend(SumOrder::fixed);
-  parent->set_timeout(std::chrono::milliseconds(20));
-  parent->set_check(CheckMode::full);
-  const auto copy = parent->duplicate("back");
-  const Group pair{"tp", 0, {1, 2}};
-  const auto part = split_nccl_backend(*parent, make_host(pair), pair);
-  EXPECT_EQ(log.take(), (Lines{"init 1 of 3", "split color 0 key 1", "split color 1 key 0"}));
+TEST_F(NcclTest, Duplicates) {
+  const auto whole = make_backend(SumOrder::fixed);
+  whole->set_timeout(std::chrono::milliseconds(20));
+  whole->set_check(CheckMode::full);
+  const auto copy = whole->duplicate("back");
+  EXPECT_EQ(log.take(), (Lines{"init 1 of 3", "init 1 of 3"}));
   EXPECT_EQ(copy->group().name, "back");
-  EXPECT_EQ(part->group().name, "tp");
 
-  const auto t = at::ones({4});
+  const auto t = at::ones({6});
   streams->stop();
-  const Work work = part->submit({.kind = CallKind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
-  EXPECT_EQ(calls(), (Lines{"(", "send 8 to 1", "recv 8 from 1", ")", "(", "all_gather 8", ")"})) << "the parent's order";
-  EXPECT_EQ(comparisons.made, 1) << "the parent's check";
+  const Work work = copy->submit({.kind = CallKind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
+  EXPECT_EQ(calls(), (Lines{"(", "send 8 to 0", "recv 8 from 0", "send 8 to 2", "recv 8 from 2", ")", "(", "all_gather 8", ")"}))
+      << "the order of the first";
   const auto late = test::message_of<Fault>([&] { work.synchronize(); });
-  EXPECT_CONTAINS(late, "timed out after 0.02 s: rank 0 (world rank 1) of axis 'tp'");
-  EXPECT_SAYS("NCCL splits its own communicators only", split_nccl_backend(*make_null_backend(pair), make_host(pair), pair));
+  EXPECT_CONTAINS(late, "timed out after 0.02 s: rank 1 (world rank 1) of axis 'back'");
+}
+
+TEST_F(NcclTest, DestroysCommunicatorsWhenTheNextIsMade) {
+  make_backend().reset();
+  EXPECT_EQ(log.take(), Lines{"init 1 of 3"}) << "a garbage collection may come at any time";
+  const auto next = make_backend();
+  EXPECT_EQ(log.take(), (Lines{"destroy", "init 1 of 3"}));
 }
 
 TEST_F(NcclTest, OldVersionsAreRefused) {
@@ -229,10 +232,13 @@ TEST_F(NcclTest, MemoryIsNcclsAndGoesBackToIt) {
   const auto said = test::message_of<Fault>([&] { backend->allocate({1024, 1024}, at::kFloat); });
   EXPECT_CONTAINS(said, "NCCL has no 4.0 MiB of memory on cpu for axis 'dp': a peer left");
   EXPECT_EQ(log.take(), (Lines{"alloc 4194304"})) << "an empty tensor allocates nothing";
-  backend.reset();
-  EXPECT_EQ(log.take(), (Lines{"destroy"}));
   tensor.reset();
-  EXPECT_EQ(log.take(), (Lines{"synchronize", "free"})) << "the device may still use it, and the tensor outlives the backend";
+  EXPECT_EQ(log.take(), Lines()) << "the device may still use it";
+  nccl.refused = "";
+  tensor = backend->allocate({2}, at::kInt);
+  EXPECT_EQ(log.take(), (Lines{"synchronize", "free", "alloc 8"}));
+  backend.reset();
+  EXPECT_TRUE(at::equal(tensor, at::zeros({2}, at::kInt))) << "the tensor outlives the backend";
 }
 
 }  // namespace

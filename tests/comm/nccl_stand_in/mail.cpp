@@ -30,7 +30,6 @@ struct Post::Box {
 
 struct Post::Shared {
   std::atomic<int> arrived;  // a multiple of the number of ranks after each meeting
-  std::array<std::atomic<int>, kMostRanks> colors, keys;
   std::array<Box, 1> boxes;  // in truth size * size
 
   static size_t bytes(int size) {
@@ -135,21 +134,6 @@ void* Post::scratch(size_t bytes) {
     scratch_bytes_ = bytes;
   }
   return scratch_.back();
-}
-
-Post::Part Post::split(int color, int key) {
-  shared_->colors[static_cast<size_t>(rank_)] = color;
-  shared_->keys[static_cast<size_t>(rank_)] = key;
-  meet("split");
-  std::vector<std::pair<int, int>> members;
-  for (int r = 0; r < size_; ++r) {
-    if (shared_->colors[static_cast<size_t>(r)] == color) members.emplace_back(shared_->keys[static_cast<size_t>(r)], r);
-  }
-  meet("split");
-  std::ranges::sort(members);
-  const auto place = std::ranges::find(members, std::pair(key, rank_)) - members.begin();
-  const std::string name = name_ + "." + std::to_string(splits_++) + "." + std::to_string(color);
-  return {name, static_cast<int>(place), static_cast<int>(members.size())};
 }
 
 void Post::abandon() {

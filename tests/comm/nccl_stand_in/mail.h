@@ -33,12 +33,6 @@ class Post {
   void exchange(const std::vector<Message>& messages, cudaStream_t stream);
   // Returns at least `bytes` of device memory, which the next call may give again.
   void* scratch(size_t bytes);
-  // Returns the name of the mailboxes of the ranks with this rank's color, with its place in them. Waits for all ranks.
-  struct Part {
-    std::string name;
-    int rank, size;
-  };
-  Part split(int color, int key);
   // Lets all streams that wait for a flag go on.
   void abandon();
 
@@ -52,7 +46,6 @@ class Post {
   const std::string name_;
   const int rank_, size_;
   Shared* shared_ = nullptr;
-  int splits_ = 0;
   std::vector<void*> scratch_;  // the last one is in use; work on a stream may still use the others
   size_t scratch_bytes_ = 0;
 };

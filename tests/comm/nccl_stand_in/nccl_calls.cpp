@@ -128,12 +128,6 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   return guarded([&] { *comm = new ncclComm(id.internal, rank, size); });
 }
-ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* made, ncclConfig_t*) {
-  return guarded([&] {
-    const auto part = comm->split(color, key);
-    *made = new ncclComm(part.name, part.rank, part.size);
-  });
-}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return guarded([&] { delete comm; });
 }
