@@ -141,7 +141,7 @@ end
 -- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
 -- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any", or that of an
 -- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor". `only_with` is {when, has_effect}: who
--- gives the option although has_effect(options) is false reads that it "has an effect only " .. when.
+-- gives another value than the default although has_effect(options) is false reads that it "has an effect only " .. when.
 function check.options(name, schema, value)
   check.argument("zt.check_options", "the name", "string", name)
   check.items(name .. ": the schema", "table", schema)
@@ -161,7 +161,7 @@ function check.options(name, schema, value)
   end
   for _, option in ipairs(schema) do
     local key, only = option[1], option.only_with
-    if value[key] ~= nil and only and not only[2](out) then
+    if value[key] ~= nil and value[key] ~= option.default and only and not only[2](out) then
       fail("%s.%s has an effect only %s: change that, or leave %s out", name, key, only[1], key)
     end
   end

@@ -1,12 +1,15 @@
 #include "lua_context.h"
 
-#include <ATen/TensorOperators.h>
-#include <ATen/ops/tensor.h>
+#include <ATen/ATen.h>
+#include <ATen/TensorIndexing.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "parts/dropout.h"
+#include "zt/base/options.h"
+#include "zt/base/rows.h"
+#include "zt/base/tensor.h"
 #include "zt/base/words.h"
 #include "zt/comm/mesh.h"
 #include "zt/model/axis_ops.h"
@@ -26,15 +29,29 @@ std::shared_ptr<LuaContext> self(lua_State* L) {
   return handle;
 }
 
+// A layer with the option `context` has positions also where tokens are not cut, as on one rank and in inference.
+bool makes_positions(const LuaContext& handle, const std::string& field) {
+  return field == "positions" && handle.samples >= 0 && handle.context->tokens().total > 0 && !handle.context->has_batch(field);
+}
+
+at::Tensor positions_of_tokens(const LuaContext& handle) {
+  const at::Device device = handle.device.is_meta() ? handle.device : at::kCPU;
+  const at::Tensor places = at::arange(handle.context->tokens().total, at::TensorOptions(at::kLong).device(device));
+  return places.expand({handle.samples, places.numel()}).contiguous();
+}
+
 int batch(lua_State* L) {
   const auto handle = self(L);
-  const at::Tensor field = handle->context->batch(lua::check_string(L, 2));
+  const std::string name = lua::check_string(L, 2);
+  const at::Tensor field = makes_positions(*handle, name) ? positions_of_tokens(*handle) : handle->context->batch(name);
   lua::push(L, handle->device.is_cuda() ? field.to(handle->device, /*non_blocking=*/true) : field);
   return 1;
 }
 
 int has_batch(lua_State* L) {
-  lua::push(L, self(L)->context->has_batch(lua::check_string(L, 2)));
+  const auto handle = self(L);
+  const std::string name = lua::check_string(L, 2);
+  lua::push(L, makes_positions(*handle, name) || handle->context->has_batch(name));
   return 1;
 }
 
@@ -64,11 +81,73 @@ int metric(lua_State* L) {
   return 0;
 }
 
+// The third argument of ctx:dropout.
+struct DropoutOptions {
+  std::optional<bool> tokens;
+  std::shared_ptr<Axis> axis;
+  int64_t columns = 0;
+
+  static const Schema<DropoutOptions>& schema() {
+    static const auto kSchema =
+        Schema<DropoutOptions>("ctx:dropout")
+            .optional("tokens", &DropoutOptions::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
+            .optional("axis", &DropoutOptions::axis, "mesh axis over which the last dim is cut")
+            .optional("columns", &DropoutOptions::columns, "columns of the last dim on all ranks", at_least(1))
+            .only_with("with axis", [](const DropoutOptions& o) { return o.axis != nullptr; })
+            .checked([](const DropoutOptions& o) {
+              if (o.axis && o.columns == 0) misuse("ctx:dropout: axis = mesh.{} needs columns, those of all ranks", o.axis->name);
+            });
+    return kSchema;
+  }
+};
+
 int dropout(lua_State* L) {
   const auto handle = self(L);
   const double probability = lua::check_number(L, 3);
   if (probability < 0 || probability >= 1) misuse("ctx:dropout: the probability must lie in [0, 1), got {}", probability);
-  lua::push(L, Dropout(probability, handle->dropouts++).run(lua::check_tensor(L, 2), *handle->context));
+  const auto options = lua::is_absent(L, 4) ? DropoutOptions{} : DropoutOptions::schema().parse(lua::check_value(L, 4));
+  const at::Tensor x = lua::check_tensor(L, 2);
+  std::optional<OwnColumns> columns;
+  if (const Axis* axis = options.axis.get()) {
+    if (!handle->axes->contains(axis->name)) misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
+    columns = OwnColumns{share_of(options.columns, axis->size, axis->coordinate), options.columns};
+    if (x.size(-1) != columns->own.count)
+      misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name, columns->own.count,
+             describe(x));
+  }
+  const auto has_tokens = !options.tokens ? HasTokens::unknown : *options.tokens ? HasTokens::yes : HasTokens::no;
+  const Dropout dropout(probability, handle->dropouts++, LayerRecompute::none, has_tokens);
+  lua::push(L, dropout.run(x, *handle->context, {}, {}, columns));
+  return 1;
+}
+
+// ctx:gather_tokens(x, use): all tokens of the samples, in their order
+int gather_tokens(lua_State* L) {
+  const auto handle = self(L);
+  const at::Tensor x = lua::check_tensor(L, 2);
+  const Use use = parse_word<Use>(lua::check_string(L, 3), "ctx:gather_tokens: unknown use of the result");
+  const TokenPlaces& places = handle->context->tokens();
+  if (places.of_rank.size() <= 1) {
+    lua::push(L, x);
+    return 1;
+  }
+  if (handle->token_axis.empty()) misuse("ctx:gather_tokens: the layer does not cut tokens: give nn.layer `context`");
+  const at::Tensor by_rank = gather_from(*handle->context, handle->token_axis, x, 1, places.total, use);
+  std::vector<at::Tensor> held;
+  for (const auto& ranges : places.of_rank)
+    for (const Share& range : ranges) held.push_back(at::arange(range.begin, range.end(), at::kLong));
+  lua::push(L, by_rank.is_meta() ? by_rank : by_rank.index({at::indexing::Slice(), at::cat(held).argsort().to(x.device())}));
+  return 1;
+}
+
+// ctx:own_tokens(x): those of all tokens that this rank has
+int own_tokens(lua_State* L) {
+  const auto handle = self(L);
+  const at::Tensor x = lua::check_tensor(L, 2);
+  const TokenPlaces& places = handle->context->tokens();
+  if (x.dim() < 2 || x.size(1) != places.total)
+    misuse("ctx:own_tokens takes [samples, {}, ...], all tokens of the samples, got {}", places.total, describe(x));
+  lua::push(L, places.of_rank.size() <= 1 ? x : tokens_in(x, places.own()));
   return 1;
 }
 
@@ -173,6 +252,8 @@ void open_context_type(lua::Module& module) {
       .method<loss>("loss")
       .method<metric>("metric")
       .method<dropout>("dropout")
+      .method<gather_tokens>("gather_tokens")
+      .method<own_tokens>("own_tokens")
       .method<copy>("copy_to")
       .method<reduce>("reduce_from")
       .method<scatter>("scatter_to")

@@ -11,12 +11,15 @@
 namespace zt::nn {
 
 // A handle that is valid only during the forward; later uses throw Misuse. Methods: ctx:batch(name), ctx:has_batch(name),
-// ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p), and the functions of zt/model/axis_ops.h. Fields:
-// ctx.mode, ctx.step, ctx.position, ctx.micro_batch, ctx.recompute, ctx.tokens.
+// ctx:loss(name, sum, per), ctx:metric(name, sum, count), ctx:dropout(x, p, options), ctx:gather_tokens(x, use),
+// ctx:own_tokens(x), and the functions of zt/model/axis_ops.h. Fields: ctx.mode, ctx.step, ctx.position, ctx.micro_batch,
+// ctx.recompute, ctx.tokens.
 struct LuaContext {
   Context* context = nullptr;                   // null after the forward
   const std::set<std::string>* axes = nullptr;  // along which the layer may communicate
   at::Device device = at::kCPU;                 // of the layer's tensors: ctx:batch gives fields there
+  int64_t samples = -1;                         // if the layer cuts tokens and has an input: ctx:batch("positions") is always there
+  std::string token_axis = {};                  // along which it cuts tokens; empty on one rank
   int dropouts = 0;                             // number of ctx:dropout calls so far: the index of the next dropout
 };
 

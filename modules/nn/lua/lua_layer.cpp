@@ -18,6 +18,7 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   tensor_axes_ = read_axes("tensor_axes", options.tensor_axes);
   for (const std::string& name : tensor_axes_) add_axis(name);
   std::string cutter = "its option 'context'";
+  cuts_tokens_ = options.context.has_value();
   if (options.context) token_cut_ = read_token_cut(*options.context, named_axes_);
   if (token_cut_) add_axis(token_cut_->axis);
   for (const auto& list : {options.axes, options.tensor_axes}) {
@@ -43,8 +44,8 @@ void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::str
   if (!cut) return;
   if (token_cut_ && *token_cut_ != *cut)
     misuse(
-        "nn.layer: {} and {} cut the tokens of samples differently (along '{}' and '{}'): give both the same axis, layout and fields",
-        cutter, of, token_cut_->axis, cut->axis);
+        "nn.layer: {} and {} cut the tokens of samples differently ({}, and {}): give both the same axis, layout and fields",
+        cutter, of, token_cut_->text(), cut->text());
   if (!token_cut_) cutter = of;
   token_cut_ = cut;
 }
@@ -136,6 +137,8 @@ at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const
 
 std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   const auto handle = std::make_shared<LuaContext>(LuaContext{&context, &named_axes_, device_of(in, context)});
+  if (cuts_tokens_ && !in.empty() && in[0].defined()) handle->samples = in[0].size(0);
+  if (token_cut_) handle->token_axis = token_cut_->axis;
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);

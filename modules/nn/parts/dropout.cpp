@@ -4,7 +4,9 @@
 #include "cuda/device_call.h"
 #include "cuda/device_rows.h"
 #include "function.h"
+#include "zt/base/error.h"
 #include "zt/base/rows.h"
+#include "zt/base/tensor.h"
 
 namespace zt::nn {
 
@@ -101,16 +103,27 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t f
   return mask(shape, device, {{first, 1, 0, of_sample, 0, 0}});
 }
 
+bool Dropout::has_some_tokens(const at::Tensor& x, Context& context, std::optional<Share> tokens) const {
+  const TokenPlaces& places = context.tokens();
+  if (tokens) return x.dim() > 1 && x.size(1) == tokens->count;
+  if (places.of_rank.size() <= 1 || has_tokens_ == HasTokens::no) return false;
+  const bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
+  if (!fits)
+    misuse(
+        "dropout of {}: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give ctx:dropout "
+        "tokens = false if x has no tokens and is equal on these ranks, or tokens = true for [samples, tokens]",
+        describe(x), places.count());
+  return true;
+}
+
 std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context,
                                           std::optional<Share> tokens, std::optional<OwnColumns> columns) const {
   const TokenPlaces& places = context.tokens();
-  const int64_t held = places.count();
-  const bool has_tokens = x.dim() > 1 && x.size(1) == (tokens ? tokens->count : held);
-  const bool has_some = has_tokens && (tokens || places.of_rank.size() > 1);
+  const bool has_some = has_some_tokens(x, context, tokens);
   const auto shape = x.sizes().vec();
   if (!has_some && !columns) return [keep, shape, device = x.device()] { return keep.mask(shape, device); };
   const std::vector<Share> rows =
-      !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, held}));
+      !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, places.count()}));
   const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
   const OwnColumns of_row = columns.value_or(OwnColumns{{0, width}, width});
   std::vector<SampleLines> parts;

@@ -50,17 +50,22 @@ struct OwnColumns {
   int64_t total = 0;
 };
 
+// Whether dim 1 of a tensor is the tokens of its samples. `unknown`: it is, if tokens are cut over ranks and the tensor has three
+// dims or more.
+enum class HasTokens : uint8_t { unknown, yes, no };
+
 class Dropout {
  public:
   // `recompute`: whether the backward draws the mask again instead of keeping it.
-  explicit Dropout(double probability, int index = 0, LayerRecompute recompute = LayerRecompute::none)
-      : probability_(probability), index_(index), recompute_(recompute) {}
+  explicit Dropout(double probability, int index = 0, LayerRecompute recompute = LayerRecompute::none,
+                   HasTokens has_tokens = HasTokens::unknown)
+      : probability_(probability), index_(index), recompute_(recompute), has_tokens_(has_tokens) {}
 
   bool is_active(const Context& context) const { return probability_ > 0 && context.mode == Mode::train; }
   // In mode train, sets each element of x to 0 with `probability` and divides the others by 1 - probability. In other modes,
-  // returns x. Adds `residual` if it is defined. x: [samples, ...]. If dim 1 has as many elements as the rank has tokens of a
-  // sample, it counts as the tokens. `tokens`: which of the rank's tokens x has, if not all. `columns`: which columns of the last
-  // dim it has, if not all.
+  // returns x. Adds `residual` if it is defined. x: [samples, tokens, ...], or without tokens: then it counts as equal on ranks
+  // that share a sample. `tokens`: which of the rank's tokens x has, if not all. `columns`: which columns of the last dim it has,
+  // if not all. Throws Misuse if tokens are cut over ranks, and dim 1 is not clearly the rank's tokens.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}, std::optional<Share> tokens = {},
                  std::optional<OwnColumns> columns = {}) const;
 
@@ -69,9 +74,13 @@ class Dropout {
   std::function<at::Tensor()> mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
                                    std::optional<OwnColumns> columns) const;
 
+  // Returns whether x has some of the tokens of its samples.
+  bool has_some_tokens(const at::Tensor& x, Context& context, std::optional<Share> tokens) const;
+
   double probability_;
   int index_;
   LayerRecompute recompute_;
+  HasTokens has_tokens_;
 };
 
 }  // namespace zt::nn

@@ -162,6 +162,20 @@ function TestContextParallel:test_is_planned_and_simulated()
   end
 end
 
+-- The last of the ranks with contiguous tokens has the most causal attention, and the step ends with it.
+function TestContextParallel:test_contiguous_tokens_are_simulated_to_take_longer()
+  if ranks == 1 then return end
+  local function seconds(layout)
+    local mesh = meshes[1]
+    local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = 17, seq = 2048, family = "llama",
+                         context = {axis = mesh.cp, layout = layout}}
+    local tokens = zt.zeros({1, 2048}, {dtype = "int64"})
+    local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
+    return program:simulate{costs = "h200", batch = {tokens = tokens, labels = tokens}}.seconds
+  end
+  lu.assertTrue(seconds "contiguous" > seconds "balanced")
+end
+
 function TestContextParallel:test_generates_from_whole_samples()
   local function generated(mesh)
     local program = zt.program(model_of(MODELS[2], mesh), {precision = "fp64"})

@@ -109,6 +109,17 @@ function TestTensorParallel:test_refusals()
 end
 
 -- The losses of one copy count, but what is not finite on another one is found, too.
+-- Without `samples`, COUNT would take all its ranks for ones with other samples.
+function TestTensorParallel:test_refuses_a_program_that_counts_samples_twice()
+  if ranks == 1 then return end
+  local mesh = meshes[1]
+  local program = zt.program(model_of(MODELS[1], mesh.tp)):apply(zero.shard{axis = mesh.dp})
+  local text, count = program:text():gsub(" samples=%b[]", "")
+  lu.assertTrue(count > 0)
+  lu.assertErrorMsgContains("COUNT takes the ranks along 'tp' for ones with other samples", zt.trainer,
+    program:with_actions(text), {optimizer = optim.sgd{lr = 1}})
+end
+
 function TestTensorParallel:test_finds_what_is_not_finite_on_any_rank()
   if ranks == 1 then return end
   local mesh, step = meshes[1], 0

@@ -5,9 +5,9 @@ local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.op
 
 local rank, ranks = zt.world.rank, zt.world.size
 
-local function make(stage, node_shared)
+local function make(stage, node_shared, hidden)
   local mesh = comm.mesh{dp = -1}
-  local model = nn.gpt{layers = 1, hidden = 8, heads = 2, vocab = 11, seq = 4, seed = 3}
+  local model = nn.gpt{layers = 1, hidden = hidden or 8, heads = 2, vocab = 11, seq = 4, seed = 3}
   local program = zt.program(model):apply(zero.shard{stage = stage, axis = mesh.dp, node_shared = node_shared})
   local trainer = zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}})
   local tokens = zt.arange(8):to("int64"):view({2, 4}):add(rank)
@@ -89,6 +89,29 @@ function TestState:test_parameters_by_name_when_they_are_asked_for()
     lu.assertEquals(names, trainer:parameters())
     lu.assertErrorMsgContains("no parameter 'nothing'", function() return state.nothing end)
   end)
+end
+
+-- A common mistake: a call on one rank only that all ranks must make. Both learn what the other does.
+function TestGathered:test_other_calls_on_other_ranks_are_refused()
+  if ranks == 1 then return end
+  local trainer = make(3, false, 64) -- the parameter is spread over the ranks
+  local axis = trainer.mesh:world()
+  local calls = {
+    function() return trainer:parameter "embedding.weight" end, function() return axis:gather_values "a value" end,
+    function() return trainer:set_parameter("embedding.weight", zt.zeros{11, 64}) end,
+  }
+  local texts = {"reads a tensor", "gathers values", "sets a tensor"}
+  for first = 1, #calls do
+    for second = 1, #calls do
+      if first ~= second then
+        local is_done, message = pcall(calls[rank == 0 and first or second])
+        lu.assertFalse(is_done)
+        local form = "%s, and rank 1 %s: all ranks have to make the same calls"
+        lu.assertStrContains(message, form:format(texts[first], texts[second]))
+      end
+    end
+  end
+  lu.assertEquals(#axis:gather_values(rank), ranks)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestGathered", TestGathered}, {"TestState", TestState}})

@@ -51,7 +51,7 @@ void check_alike(const Facts& mine, Communicator* control, const std::string& wh
   const auto* hashes = all.const_data_ptr<int64_t>();
   const auto* other = std::find_if(hashes, hashes + control->size(), [&](int64_t hash) { return hash != hashes[0]; });
   if (other == hashes + control->size()) return;
-  const std::vector<Value> facts = control->all_gather_values(Value::from_json(mine));
+  const std::vector<Value> facts = control->all_gather_values(Value::from_json(mine), "compares options");
   const auto rank = static_cast<size_t>(other - hashes);
   refuse(facts[0].to_json().get<Facts>(), facts[rank].to_json().get<Facts>(), rank, control->name(), why);
 }

@@ -77,11 +77,11 @@ ReduceOp parse_reduce_op(const std::string& name) {
 }
 
 // All ranks learn if the value of one of them cannot be written: a negative length says that an error's text follows.
-std::vector<Value> Communicator::all_gather_values(const Value& value) {
+std::vector<Value> Communicator::all_gather_values(const Value& value, const std::string& what) {
   std::string text;
   std::exception_ptr failure;
   try {
-    text = value.to_json().dump();
+    text = nlohmann::json::array({what, value.to_json()}).dump();
   } catch (const std::exception& error) {
     failure = std::current_exception();
     text = error.what();
@@ -97,11 +97,17 @@ std::vector<Value> Communicator::all_gather_values(const Value& value) {
   all_gather(all, mine);
   if (failure) std::rethrow_exception(failure);
   std::vector<Value> values;
+  std::string first;  // what rank 0 does
   for (int r = 0; r < size(); ++r) {
     const char* start = reinterpret_cast<const char*>(all.data_ptr<uint8_t>()) + r * longest;
     const int64_t count = lengths.data_ptr<int64_t>()[r];
     if (count < 0) misuse("the value of rank {} of '{}' cannot be shared: {}", r, name(), std::string_view(start, -count));
-    values.push_back(Value::from_json(nlohmann::json::parse(start, start + count)));
+    const nlohmann::json told = nlohmann::json::parse(start, start + count);
+    if (r > 0 && told[0] != first)
+      misuse("rank 0 of '{}' {}, and rank {} {}: all ranks have to make the same calls in the same order", name(), first, r,
+             told[0].get<std::string>());
+    first = told[0];
+    values.push_back(Value::from_json(told[1]));
   }
   return values;
 }

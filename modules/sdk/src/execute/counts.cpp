@@ -72,7 +72,7 @@ std::string share_failure(Communicator& control, const std::optional<StepFailure
     const std::string quoted = nlohmann::json(mine->text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     told = Value::Table{{"text", nlohmann::json::parse(quoted).get<std::string>()}, {"is_of_peer", mine->is_of_peer}};
   }
-  const std::vector<Value> all = control.all_gather_values(told);
+  const std::vector<Value> all = control.all_gather_values(told, "shares a failure of the step");
   std::string first;
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto* failure = all[rank].get_if<Value::Table>();

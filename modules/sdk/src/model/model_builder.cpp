@@ -54,6 +54,12 @@ class ModelBuilder {
       for (const auto& param : entry.layer->params()) ++holders_[param.get()];
       add_axes(entry);
     }
+    const auto sharing = tensor_axes_.find(model.tokens ? model.tokens->axis : "");
+    if (sharing != tensor_axes_.end())
+      misuse(
+          "the layer '{}' shares its work over the ranks of '{}', along which '{}' cuts the tokens of samples: each rank would add "
+          "parts of other tokens; give `tensor` and `context` different axes of the mesh",
+          sharing->second, sharing->first, cutter_);
   }
 
   void add(int position) {
@@ -95,14 +101,17 @@ class ModelBuilder {
     const auto add = [&](const std::string& axis) {
       if (!model.is_inner(axis)) model.inner_axes.push_back(axis);
     };
-    for (const std::string& axis : extras.tensor_axes()) add(axis);
+    for (const std::string& axis : extras.tensor_axes()) {
+      add(axis);
+      tensor_axes_.emplace(axis, entry.name.empty() ? entry.layer->kind() : entry.name);
+    }
     const auto cut = extras.token_cut();
     if (!cut) return;
     if (model.tokens && *model.tokens != *cut)
       misuse(
-          "the layers '{}' and '{}' cut the tokens of samples differently (along '{}' and '{}'): all layers of a model need the same "
-          "axis, layout and fields",
-          cutter_, entry.name, model.tokens->axis, cut->axis);
+          "the layers '{}' and '{}' cut the tokens of samples differently ({}, and {}): all layers of a model need the same axis, "
+          "layout and fields",
+          cutter_, entry.name, model.tokens->text(), cut->text());
     if (!model.tokens) cutter_ = entry.name;
     model.tokens = cut;
     add(cut->axis);
@@ -283,6 +292,7 @@ class ModelBuilder {
   std::map<const Param*, int> holders_;  // number of distinct layers that hold it
   std::set<std::string> param_names_;
   std::string cutter_;                  // the first layer that cuts tokens
+  std::map<std::string, std::string> tensor_axes_;  // over which layers share their work, with the first such layer
   std::map<std::string, Edge> latest_;  // the latest output of each name
 };
 

@@ -8,6 +8,10 @@
 
 namespace zt {
 
+std::string TokenCut::text() const {
+  return fmt::format("axis = {}, layout = {}, fields = {}", axis, is_balanced ? "balanced" : "contiguous", fmt::join(fields, " "));
+}
+
 int64_t TokenPlaces::count() const {
   int64_t tokens = 0;
   for (const Share& range : own()) tokens += range.count;

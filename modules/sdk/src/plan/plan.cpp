@@ -31,7 +31,7 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
   }
   plan->check_units_alike();
   // If the ranks multiplied by different providers, parameters that are equal would drift apart.
-  if (Communicator* control = plan->world()) check_gemm_choices_alike(control->all_gather_values(to_value(gemm_choice())));
+  if (Communicator* control = plan->world()) check_gemm_choices_alike(control->all_gather_values(to_value(gemm_choice()), "makes a trainer"));
   for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
@@ -141,7 +141,7 @@ struct Pair {
 std::string first_difference(const std::vector<std::shared_ptr<const RankProgram>>& mine, int rank, Communicator& control) {
   const bool has_part = control.rank() == 0 || control.rank() == rank;
   const auto exchange = [&](const std::string& text) -> Pair {
-    const auto all = control.all_gather_values(has_part ? Value(text) : Value(""));
+    const auto all = control.all_gather_values(has_part ? Value(text) : Value(""), "makes a trainer");
     return {*all[0].get_if<std::string>(), *all[static_cast<size_t>(rank)].get_if<std::string>()};
   };
   std::string hashes;
@@ -178,7 +178,7 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
     complaint = grouped_text(verify(model(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
   if (Communicator* control = world()) {
-    const auto outcomes = control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}});
+    const auto outcomes = control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}}, "makes a trainer");
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
     };

@@ -27,6 +27,13 @@ std::vector<const RankProgram*> programs_of(const Plan& plan) {
   return programs;
 }
 
+// Returns the rank that takes the longest of those that share samples with this one. In causal attention later tokens see more
+// keys.
+Coord busiest_beside(const ModelInfo& model, const Coord& coord) {
+  if (!model.tokens || model.tokens->is_balanced || !coord.shape.has(model.tokens->axis)) return coord;
+  return {coord.shape, coord.shape.group(coord.rank, std::vector{model.tokens->axis}).back()};
+}
+
 // Describes and rehearses each played rank; those with one program alike.
 std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const RehearsalInputs& inputs) {
   std::vector<PlayedPart> parts;
@@ -39,7 +46,7 @@ std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, co
     }
     const Coord coord{played.mesh, rank.rank};
     RankUnits held = plan.describe_rank(coord);
-    Rehearsal rehearsal = rehearse(inputs, *rank.program, held, coord);
+    Rehearsal rehearsal = rehearse(inputs, *rank.program, held, busiest_beside(plan.model(), coord));
     parts.push_back({std::move(held), std::move(rehearsal)});
   }
   return parts;
@@ -130,8 +137,8 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 }  // namespace
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
-  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {plan.program().coord().shape, 0});
   const ModelInfo& model = plan.model();
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {plan.program().coord().shape, 0});
   const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
   const std::vector<PlayedPart> parts = parts_of(plan, played, inputs);
   const ActionTimes times(plan, played, parts, costs);

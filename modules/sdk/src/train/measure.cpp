@@ -160,7 +160,7 @@ Costs CostMeter::costs(const std::vector<Batch>& micro_batches) const {
   if (!mesh || plan_.world_place().size == 1) return mine;
   std::map<std::string, Sum> sums;
   Costs costs;
-  const auto all = mesh->world()->control->all_gather_values(to_value(mine));
+  const auto all = mesh->world()->control->all_gather_values(to_value(mine), "shares measured times");
   for (const Value& of_rank : all) {
     const Costs theirs = parse_costs(of_rank);
     if (costs.hardware.name.empty()) costs.hardware = theirs.hardware;

@@ -35,7 +35,7 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, a
   Described described;
   for (const auto& [name, tensor] : mine)
     described.emplace_back(name, static_cast<int64_t>(tensor.scalar_type()), tensor.sizes().vec());
-  const std::vector<Value> all = control.all_gather_values(Value::from_json(described));
+  const std::vector<Value> all = control.all_gather_values(Value::from_json(described), "shares the outputs of an inference");
   for (int rank = 0; rank < comm.size(); ++rank) {
     described = all[rank].to_json().get<Described>();
     if (described.empty()) continue;
@@ -64,7 +64,7 @@ Value share_reduced(const Outputs& mine, const std::function<Value(const Outputs
       result = Value::Table{{"error", std::string(error.what())}};
     }
   }
-  const std::vector<Value> all = control.all_gather_values(result);
+  const std::vector<Value> all = control.all_gather_values(result, "shares the outputs of an inference");
   if (failure) std::rethrow_exception(failure);
   for (size_t rank = 0; rank < all.size(); ++rank) {
     const auto* table = all[rank].get_if<Value::Table>();

@@ -206,7 +206,12 @@ void check_layers(const Subject& subject, Findings& findings) {
     for (const auto& axis : subject.model.positions[p].axes) {
       if (subject.mesh.has(axis)) continue;
       const std::string layer = subject.position(static_cast<int>(p));
-      if (subject.mesh.axes().empty())
+      if (subject.mesh.axes().empty() && subject.model.is_inner(axis))
+        refuse(subject, findings, -1,
+               "the layer at {} communicates on axis '{}', but no pass gave the program a mesh: make it with zt.program(model, "
+               "{{mesh = mesh}}), or apply zero.shard over the axes whose ranks have other samples",
+               layer, axis);
+      else if (subject.mesh.axes().empty())
         refuse(subject, findings, -1,
                "the layer at {} communicates on axis '{}', but no pass gave the program a mesh: apply zero.shard over all axes "
                "whose ranks have other samples, such as axis = mesh:join{{\"dp\", \"{}\"}}",

@@ -4,11 +4,18 @@ namespace zt::verifier {
 
 namespace {
 
-// Gradients are summed over ranks with other samples, which COUNT must know.
+// Gradients are summed over ranks with other samples, which COUNT must know. Ranks that share work on the same samples are none.
 void check_samples(const Subject& subject, Findings& findings) {
   for (int step = 0; step < subject.size(); ++step) {
     if (subject.action(step).kind != Kinds::get().count) continue;
     const std::vector<std::string> known = subject.action(step).sample_axes();
+    for (const std::string& axis : known) {
+      if (!subject.mesh.has(axis) || subject.mesh.size(axis) == 1 || !subject.model.is_inner(axis)) continue;
+      return refuse(subject, findings, step,
+                    "COUNT takes the ranks along '{}' for ones with other samples, but they share the work on the same ones: give "
+                    "it `samples` without the axis",
+                    axis);
+    }
     for (const UnitPlan& plan : subject.program.units) {
       for (const std::string& axis : plan.sum_axes) {
         if (!subject.mesh.has(axis) || subject.mesh.size(axis) == 1 || subject.model.is_inner(axis)) continue;

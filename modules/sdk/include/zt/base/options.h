@@ -206,7 +206,7 @@ class Schema {
   }
 
   // Says when the option before it has an effect; `when` completes "has an effect only ...". `has_effect` looks at all options,
-  // defaults included. Who gives the option although it has no effect is told so.
+  // defaults included. Who gives the option another value than its default although it has no effect is told so.
   Schema&& only_with(std::string when, std::function<bool(const T&)> has_effect) && {
     infos_.back().when = std::move(when);
     uses_.back().has_effect = std::move(has_effect);
@@ -237,7 +237,8 @@ class Schema {
       else if (infos_[i].is_required) misuse("{}: option '{}' is missing ({})", name_, infos_[i].key, infos_[i].doc);
     }
     for (size_t i = 0; i < infos_.size(); ++i) {
-      if (is_given[i] && uses_[i].has_effect && !uses_[i].has_effect(out)) without_effect(name_, infos_[i]);
+      if (is_given[i] && uses_[i].has_effect && !uses_[i].has_effect(out) && !is_default(uses_[i], out))
+        without_effect(name_, infos_[i]);
     }
     if (check_) check_(out);
     return out;
@@ -267,6 +268,13 @@ class Schema {
     std::function<void(const T&, OptionTexts&)> write;
     std::function<bool(const T&)> has_effect = {};  // empty: always
   };
+
+  static bool is_default(const Use& use, const T& options) {
+    OptionTexts given, usual;
+    use.write(options, given);
+    use.write(T{}, usual);
+    return given == usual;
+  }
 
   template <class V>
   void add(std::string key, V T::*member, std::string doc, Check<V> check, bool is_required) {

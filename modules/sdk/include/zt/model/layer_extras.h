@@ -50,9 +50,9 @@ class LayerExtras {
   // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
   // ranks see other data along another axis, too.
   virtual std::vector<std::string> batch_axes() const { return {}; }
-  // Throws Misuse if the layer cannot take fields of a micro-batch, such as tokens that it does not know. The fields
-  // have whole samples. Called before a step's first communication: in a layer that communicates, an error in the forward would
-  // leave other ranks waiting.
+  // Throws Misuse if the layer cannot take fields of a micro-batch, such as tokens that it does not know. The fields have whole
+  // samples. Called before a step's first communication: in a layer that communicates, an error in the forward would leave other
+  // ranks waiting.
   virtual void check_batch(const BatchField& /*batch*/, Mode /*mode*/) const {}
   // Throws Misuse if the layer cannot read its inputs from these layers, in the order of io().inputs. Called when a model is
   // made.

@@ -21,6 +21,8 @@ struct TokenCut {
   // The fields of a batch with a number per token, [samples, total, ...]. A batch need not have all of them.
   std::vector<std::string> fields = {"tokens", "labels", "positions", "segments", "loss_mask", "padding"};
   bool operator==(const TokenCut&) const = default;
+  // Returns "axis = cp, layout = balanced, fields = tokens, labels", for messages.
+  std::string text() const;
 };
 
 // Where the tokens of a sample are. Plain data.

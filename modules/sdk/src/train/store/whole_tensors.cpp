@@ -114,7 +114,7 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
   const uint64_t hash = host.defined() ? stable_hash({static_cast<const char*>(host.const_data_ptr()), host.nbytes()}) : 0;
   const std::string changed = fmt::format("{} of trainer {} of the mesh{}", wanted.what, store.state().links->trainer(),
                                           from ? fmt::format(", by the values of rank {}", *from) : "");
-  const auto all = control->all_gather_values(Value::List{changed, wrong, fmt::format("{:016x}", hash)});
+  const auto all = control->all_gather_values(Value::List{changed, wrong, fmt::format("{:016x}", hash)}, "sets a tensor");
   const auto word = [&](size_t rank, size_t index) { return *(*all[rank].get_if<Value::List>())[index].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (word(rank, 0) != word(0, 0))
@@ -148,7 +148,7 @@ void require_alike(const Store& store, const char* what, int tensor, Of of, cons
   }
   const std::string mine =
       fmt::format("the {} of '{}' of trainer {}", what, store.tensors()[tensor].name, store.state().links->trainer());
-  const std::vector<Value> all = control->all_gather_values(Value::List{mine, complaint});
+  const std::vector<Value> all = control->all_gather_values(Value::List{mine, complaint}, "reads a tensor");
   const auto read = [&](size_t rank) { return *(*all[rank].get_if<Value::List>())[0].get_if<std::string>(); };
   for (size_t rank = 0; rank < all.size(); ++rank) {
     if (read(rank) != read(0))

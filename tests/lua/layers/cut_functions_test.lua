@@ -1,0 +1,149 @@
+-- Tests what the context of a layer in Lua offers where ranks share the tokens or the columns of a sample: tokens in their order,
+-- positions, and dropout with the mask of one rank. Also runs on two and four ranks.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local one_rank = require "support.one_rank"
+local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+
+local VOCAB, WIDTH, SAMPLES, TOKENS, INNER = 17, 8, 2, 11, 10
+local mesh = comm.mesh{dp = 1, cp = -1}
+local by_columns = comm.mesh{dp = 1, tp = -1}
+local ranks = zt.world.size
+
+local function batch(step)
+  local generator = zt.generator(step)
+  return {tokens = zt.randint(VOCAB, {SAMPLES, TOKENS}, {generator = generator, dtype = "int64"}),
+          labels = zt.randint(VOCAB, {SAMPLES, TOKENS}, {generator = generator, dtype = "int64"})}
+end
+
+local function values(shape, seed) return zt.randn(shape, {generator = zt.generator(seed)}):mul(0.3) end
+
+local function model_with(layer)
+  return nn.sequential{{"embedding", nn.embedding{vocab = VOCAB, hidden = WIDTH}}, {"layer", layer},
+                       {"head", nn.lm_loss{vocab = VOCAB, hidden = WIDTH}}}
+end
+
+local function trainer_of(layer, axis)
+  local program = zt.program(model_with(layer), {precision = "fp64"})
+  if axis then program = program:apply(zero.shard{axis = axis, stage = 1}) end
+  return zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, separate = not axis})
+end
+
+local function assert_equal_one_rank(layer_of, cut, axis, what)
+  local alone, trainer = trainer_of(layer_of(nil)), trainer_of(layer_of(cut), axis)
+  local wanted = one_rank.run(alone, batch)
+  one_rank.assert_trains_alike(one_rank.run(trainer, batch), trainer, wanted, alone, what)
+end
+
+local function context_of(layout) return {axis = mesh.cp, layout = layout} end
+
+-- A layer on cut tokens whose forward is `forward(self, h, ctx)`.
+local function on_tokens(forward)
+  return function(context) return nn.layer{context = context, params = {w = values({WIDTH}, 3)}, forward = forward} end
+end
+
+local TestCutFunctions = {}
+
+function TestCutFunctions.test_gathered_tokens_are_in_order()
+  local sums = on_tokens(function(self, h, ctx)
+    local all = ctx:gather_tokens(h, "in_parts")
+    return h + ctx:own_tokens(all:cumsum(1)) * self.w
+  end)
+  local last = on_tokens(function(self, h, ctx)
+    local all = ctx:gather_tokens(h, "in_parts")
+    return h + all:narrow(1, TOKENS - 1, 1):tanh() * self.w
+  end)
+  for _, layout in ipairs{"balanced", "contiguous"} do
+    assert_equal_one_rank(sums, context_of(layout), mesh.dp, "cumsum, " .. layout)
+    assert_equal_one_rank(last, context_of(layout), mesh.dp, "the last token, " .. layout)
+  end
+end
+
+function TestCutFunctions.test_positions_are_there_on_any_mesh()
+  local layer = on_tokens(function(self, h, ctx)
+    lu.assertTrue(ctx:has_batch "positions")
+    return h + ctx:batch("positions"):to("float64"):sin():unsqueeze(-1) * self.w
+  end)
+  local own = on_tokens(function(self, h, ctx)
+    return h + zt.arange(ctx.tokens.total, {dtype = "float64"}):sin():view{1, -1, 1} * self.w
+  end)
+  local function layer_of(context) return (context and layer or own)(context) end
+  assert_equal_one_rank(layer_of, context_of "balanced", mesh.dp, "positions")
+  local function logits(make, context, axis)
+    local model = nn.sequential{{"embedding", nn.embedding{vocab = VOCAB, hidden = WIDTH}}, {"layer", make(context)},
+                                {"head", nn.lm_loss{vocab = VOCAB, hidden = WIDTH, loss = false}}}
+    local program = zt.program(model, {precision = "fp64", mesh = axis and mesh})
+    return zt.trainer(program, {separate = not axis}):infer{tokens = batch(1).tokens}.logits
+  end
+  lu.assertTrue(zt.isclose(logits(layer, context_of "balanced", mesh.dp), logits(own), 1e-12, 1e-12):all():item())
+end
+
+function TestCutFunctions.test_dropout_of_tokens_has_the_mask_of_one_rank()
+  assert_equal_one_rank(on_tokens(function(self, h, ctx) return h + ctx:dropout(h, 0.4) * self.w end), context_of "balanced",
+    mesh.dp, "three dims")
+  assert_equal_one_rank(on_tokens(function(self, h, ctx)
+    return h + ctx:dropout(h:sum(-1), 0.4, {tokens = true}):unsqueeze(-1) * self.w
+  end), context_of "contiguous", mesh.dp, "two dims")
+  assert_equal_one_rank(on_tokens(function(self, h, ctx)
+    local sum = h:sum(1)
+    if ranks > 1 and ctx.tokens.of_rank[2] then sum = ctx:copy_to(mesh.cp, ctx:reduce_from(mesh.cp, sum)) end
+    return h + (ctx:dropout(sum, 0.4, {tokens = false}) * self.w):unsqueeze(1)
+  end), context_of "balanced", mesh.dp, "without tokens")
+end
+
+function TestCutFunctions.test_dropout_refuses_what_is_not_clear()
+  if ranks == 1 then return end
+  for _, form in ipairs{
+    function(h) return h:flatten(0, 1) end, function(h) return h:transpose(1, 2) end, function(h) return h:sum(1) end,
+    function(h) return h:sum(-1) end,
+  } do
+    local layer = on_tokens(function(_, h, ctx) ctx:dropout(form(h), 0.4) return h end)
+    local trainer = trainer_of(layer(context_of "balanced"), mesh.dp)
+    lu.assertErrorMsgContains("give ctx:dropout tokens = false if x has no tokens", trainer.step, trainer, batch(1))
+  end
+end
+
+-- Two matrices with dropout between them, whose inner columns are cut.
+local function pair(options)
+  return function(tp)
+    local function param(shape, seed, dim)
+      local whole = values(shape, seed)
+      return tp and {values = whole, cut = {axis = tp, dim = dim}} or whole
+    end
+    return nn.layer{
+      tensor_axes = {tp}, params = {up = param({INNER, WIDTH}, 1, 0), down = param({WIDTH, INNER}, 2, 1)},
+      forward = function(self, h, ctx)
+        local part = ctx:dropout(zt.linear(tp and ctx:copy_to(tp, h) or h, self.up):tanh(), 0.4, tp and options(tp))
+        local sum = zt.linear(part, self.down)
+        return h + (tp and ctx:reduce_from(tp, sum) or sum)
+      end,
+    }
+  end
+end
+
+function TestCutFunctions.test_dropout_of_cut_columns_has_the_mask_of_one_rank()
+  local cut = pair(function(tp) return {axis = tp, columns = INNER} end)
+  assert_equal_one_rank(cut, by_columns.tp, by_columns.dp, "cut columns")
+  if ranks == 1 then return end
+  local function step(options)
+    local trainer = trainer_of(pair(function() return options end)(by_columns.tp), by_columns.dp)
+    trainer:step(batch(1))
+  end
+  lu.assertErrorMsgContains("of 99 columns cut along 'tp' this rank has", step, {axis = by_columns.tp, columns = 99})
+  lu.assertErrorMsgContains("axis = mesh.tp needs columns", step, {axis = by_columns.tp})
+end
+
+function TestCutFunctions.test_one_axis_does_not_serve_two_purposes()
+  if ranks == 1 then return end
+  local context = {axis = mesh.cp}
+  for _, layers in ipairs{
+    {{"a", nn.embedding{vocab = VOCAB, hidden = WIDTH, tensor = mesh.cp}},
+     {"b", nn.attention{hidden = WIDTH, heads = 2, context = context}}},
+    {{"a", nn.layer{context = context, tensor_axes = {mesh.cp}, forward = function(_, h) return h end}}},
+  } do
+    lu.assertErrorMsgContains("give `tensor` and `context` different axes of the mesh", nn.sequential, layers)
+  end
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestCutFunctions", TestCutFunctions}})
