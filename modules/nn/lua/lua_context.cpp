@@ -82,19 +82,19 @@ int metric(lua_State* L) {
 }
 
 // The third argument of ctx:dropout.
-struct DropoutOptions {
+struct DropoutDims {
   std::optional<bool> tokens;
   std::shared_ptr<Axis> axis;
   int64_t columns = 0;
 
-  static const Schema<DropoutOptions>& schema() {
+  static const Schema<DropoutDims>& schema() {
     static const auto kSchema =
-        Schema<DropoutOptions>("ctx:dropout")
-            .optional("tokens", &DropoutOptions::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
-            .optional("axis", &DropoutOptions::axis, "mesh axis over which the last dim is cut")
-            .optional("columns", &DropoutOptions::columns, "columns of the last dim on all ranks", at_least(1))
-            .only_with("with axis", [](const DropoutOptions& o) { return o.axis != nullptr; })
-            .checked([](const DropoutOptions& o) {
+        Schema<DropoutDims>("ctx:dropout")
+            .optional("tokens", &DropoutDims::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
+            .optional("axis", &DropoutDims::axis, "mesh axis over which the last dim is cut")
+            .optional("columns", &DropoutDims::columns, "columns of the last dim on all ranks", at_least(1))
+            .only_with("with axis", [](const DropoutDims& o) { return o.axis != nullptr; })
+            .checked([](const DropoutDims& o) {
               if (o.axis && o.columns == 0) misuse("ctx:dropout: axis = mesh.{} needs columns, those of all ranks", o.axis->name);
             });
     return kSchema;
@@ -105,15 +105,16 @@ int dropout(lua_State* L) {
   const auto handle = self(L);
   const double probability = lua::check_number(L, 3);
   if (probability < 0 || probability >= 1) misuse("ctx:dropout: the probability must lie in [0, 1), got {}", probability);
-  const auto options = lua::is_absent(L, 4) ? DropoutOptions{} : DropoutOptions::schema().parse(lua::check_value(L, 4));
+  const auto options = lua::is_absent(L, 4) ? DropoutDims{} : DropoutDims::schema().parse(lua::check_value(L, 4));
   const at::Tensor x = lua::check_tensor(L, 2);
   std::optional<OwnColumns> columns;
   if (const Axis* axis = options.axis.get()) {
-    if (!handle->axes->contains(axis->name)) misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
+    if (!handle->axes->contains(axis->name))
+      misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
     columns = OwnColumns{share_of(options.columns, axis->size, axis->coordinate), options.columns};
     if (x.size(-1) != columns->own.count)
-      misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name, columns->own.count,
-             describe(x));
+      misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,
+             columns->own.count, describe(x));
   }
   const auto has_tokens = !options.tokens ? HasTokens::unknown : *options.tokens ? HasTokens::yes : HasTokens::no;
   const Dropout dropout(probability, handle->dropouts++, LayerRecompute::none, has_tokens);

@@ -18,9 +18,9 @@ struct LuaContext {
   Context* context = nullptr;                   // null after the forward
   const std::set<std::string>* axes = nullptr;  // along which the layer may communicate
   at::Device device = at::kCPU;                 // of the layer's tensors: ctx:batch gives fields there
-  int64_t samples = -1;                         // if the layer cuts tokens and has an input: ctx:batch("positions") is always there
-  std::string token_axis = {};                  // along which it cuts tokens; empty on one rank
-  int dropouts = 0;                             // number of ctx:dropout calls so far: the index of the next dropout
+  int64_t samples = -1;         // if the layer cuts tokens and has an input: ctx:batch("positions") is always there
+  std::string token_axis = {};  // along which it cuts tokens; empty on one rank
+  int dropouts = 0;             // number of ctx:dropout calls so far: the index of the next dropout
 };
 
 // The argument of a layer's `count`: batch(name) returns a field of a micro-batch. Valid only during the call.

@@ -43,9 +43,8 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
 void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::string& of, std::string& cutter) {
   if (!cut) return;
   if (token_cut_ && *token_cut_ != *cut)
-    misuse(
-        "nn.layer: {} and {} cut the tokens of samples differently ({}, and {}): give both the same axis, layout and fields",
-        cutter, of, token_cut_->text(), cut->text());
+    misuse("nn.layer: {} and {} cut the tokens of samples differently ({}, and {}): give both the same axis, layout and fields",
+           cutter, of, token_cut_->text(), cut->text());
   if (!token_cut_) cutter = of;
   token_cut_ = cut;
 }

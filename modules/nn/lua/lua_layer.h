@@ -72,7 +72,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   Io io_;
   std::vector<std::string> axes_, tensor_axes_;  // of several ranks
   std::set<std::string> named_axes_;             // that the options name, also of one rank
-  bool cuts_tokens_ = false;  // the option `context` is given, also for an axis of one rank
+  bool cuts_tokens_ = false;                     // the option `context` is given, also for an axis of one rank
   std::optional<TokenCut> token_cut_;
   std::string kind_, defined_at_;
 };

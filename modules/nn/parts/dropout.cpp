@@ -122,8 +122,8 @@ std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Ten
   const bool has_some = has_some_tokens(x, context, tokens);
   const auto shape = x.sizes().vec();
   if (!has_some && !columns) return [keep, shape, device = x.device()] { return keep.mask(shape, device); };
-  const std::vector<Share> rows =
-      !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}} : places_in(places.own(), tokens.value_or(Share{0, places.count()}));
+  const std::vector<Share> rows = !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}}
+                                            : places_in(places.own(), tokens.value_or(Share{0, places.count()}));
   const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
   const OwnColumns of_row = columns.value_or(OwnColumns{{0, width}, width});
   std::vector<SampleLines> parts;

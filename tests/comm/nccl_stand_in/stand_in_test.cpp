@@ -16,7 +16,7 @@ NcclApi stand_in() {
   return {.get_version = ncclGetVersion,
           .get_unique_id = ncclGetUniqueId,
           .comm_init_rank = ncclCommInitRank,
-         
+
           .comm_destroy = ncclCommDestroy,
           .comm_abort = ncclCommAbort,
           .comm_get_async_error = ncclCommGetAsyncError,

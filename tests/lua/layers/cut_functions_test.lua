@@ -134,6 +134,42 @@ function TestCutFunctions.test_dropout_of_cut_columns_has_the_mask_of_one_rank()
   lu.assertErrorMsgContains("axis = mesh.tp needs columns", step, {axis = by_columns.tp})
 end
 
+-- Mistakes of a cut layer after which ranks would train other weights. All ranks learn of it in the first step.
+function TestCutFunctions.test_finds_gradients_that_differ_between_copies()
+  if ranks == 1 then return end
+  local tp = by_columns.tp
+  local function layer(forward)
+    return nn.layer{
+      tensor_axes = {tp}, params = {
+        up = {values = values({INNER, WIDTH}, 1), cut = {axis = tp}},
+        down = {values = values({WIDTH, INNER}, 2), cut = {axis = tp, dim = 1}},
+        bias = values({WIDTH}, 3), scale = values({1}, 4):abs():add(0.5),
+      }, forward = forward,
+    }
+  end
+  local function part(self, h, ctx, scale)
+    return zt.linear(zt.linear(ctx:copy_to(tp, h), self.up):tanh() * scale, self.down)
+  end
+  local mistakes = {
+    function(self, h, ctx) return h + ctx:reduce_from(tp, zt.linear(zt.linear(h, self.up):tanh(), self.down)) end,
+    function(self, h, ctx) return h + part(self, h, ctx, 1) end,
+    function(self, h, ctx) return h + ctx:reduce_from(tp, part(self, h, ctx, self.scale)) end,
+  }
+  for i, forward in ipairs(mistakes) do
+    local trainer = trainer_of(layer(forward), by_columns.dp)
+    local before = trainer:parameter "embedding.weight"
+    local is_taken, message = pcall(trainer.step, trainer, batch(1))
+    lu.assertFalse(is_taken, "mistake " .. i)
+    lu.assertStrContains(message, "of 'tp' hold the same values of '")
+    lu.assertStrContains(message, "but their gradients differ")
+    lu.assertTrue(trainer:parameter("embedding.weight"):equal(before))
+  end
+  local right = trainer_of(layer(function(self, h, ctx)
+    return h + ctx:reduce_from(tp, part(self, h, ctx, ctx:copy_to(tp, self.scale))) + self.bias
+  end), by_columns.dp)
+  for step = 1, 2 do right:step(batch(step)) end
+end
+
 function TestCutFunctions.test_one_axis_does_not_serve_two_purposes()
   if ranks == 1 then return end
   local context = {axis = mesh.cp}

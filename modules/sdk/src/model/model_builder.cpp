@@ -291,9 +291,9 @@ class ModelBuilder {
   std::map<const Param*, int> param_index_;
   std::map<const Param*, int> holders_;  // number of distinct layers that hold it
   std::set<std::string> param_names_;
-  std::string cutter_;                  // the first layer that cuts tokens
+  std::string cutter_;                              // the first layer that cuts tokens
   std::map<std::string, std::string> tensor_axes_;  // over which layers share their work, with the first such layer
-  std::map<std::string, Edge> latest_;  // the latest output of each name
+  std::map<std::string, Edge> latest_;              // the latest output of each name
 };
 
 }  // namespace

@@ -9,7 +9,8 @@
 namespace zt {
 
 std::string TokenCut::text() const {
-  return fmt::format("axis = {}, layout = {}, fields = {}", axis, is_balanced ? "balanced" : "contiguous", fmt::join(fields, " "));
+  return fmt::format("axis = {}, layout = {}, fields = {}", axis, is_balanced ? "balanced" : "contiguous",
+                     fmt::join(fields, " "));
 }
 
 int64_t TokenPlaces::count() const {

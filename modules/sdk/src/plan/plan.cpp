@@ -31,7 +31,8 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
   }
   plan->check_units_alike();
   // If the ranks multiplied by different providers, parameters that are equal would drift apart.
-  if (Communicator* control = plan->world()) check_gemm_choices_alike(control->all_gather_values(to_value(gemm_choice()), "makes a trainer"));
+  if (Communicator* control = plan->world())
+    check_gemm_choices_alike(control->all_gather_values(to_value(gemm_choice()), "makes a trainer"));
   for (const Action& action : plan->main().actions) {
     if (action.kind == Kinds::get().count) plan->data_axes_ = action.sample_axes();
   }
@@ -178,7 +179,8 @@ std::vector<std::shared_ptr<const RankProgram>> Plan::verified_programs(Mode mod
     complaint = grouped_text(verify(model(), coord.shape, by_rank, std::numeric_limits<size_t>::max()));
   }
   if (Communicator* control = world()) {
-    const auto outcomes = control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}}, "makes a trainer");
+    const auto outcomes =
+        control->all_gather_values(Value::Table{{"programs", fingerprint}, {"complaint", complaint}}, "makes a trainer");
     const auto text = [&](size_t rank, const char* key) {
       return *outcomes[rank].get_if<Value::Table>()->at(key).get_if<std::string>();
     };

@@ -44,7 +44,8 @@ Here gather_here(const Plan& plan, int64_t mine) {
   const std::string name = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
   const int64_t process = getpid();
   Here here;
-  const auto all = world->all_gather_values(Value::Table{{"machine", name}, {"process", process}, {"bytes", mine}}, "makes a trainer");
+  const auto all =
+      world->all_gather_values(Value::Table{{"machine", name}, {"process", process}, {"bytes", mine}}, "makes a trainer");
   for (int rank = 0; rank < static_cast<int>(all.size()); ++rank) {
     const auto& theirs = *all[rank].get_if<Value::Table>();
     if (*theirs.at("machine").get_if<std::string>() != name) continue;

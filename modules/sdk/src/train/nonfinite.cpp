@@ -102,7 +102,8 @@ std::string find_nonfinite(ProgramRuns& runs, const Plan& plan) {
   const Coord coord = plan.program().coord();
   const Value mine = Value::List{place.micro_batch, place.action, place.what};
   if (axes.empty()) return earliest({mine}, {coord.rank});
-  return earliest(runs.state().links->control(axes).all_gather_values(mine, "looks for numbers that are not finite"), coord.shape.group(coord.rank, axes));
+  return earliest(runs.state().links->control(axes).all_gather_values(mine, "looks for numbers that are not finite"),
+                  coord.shape.group(coord.rank, axes));
 }
 
 }  // namespace zt

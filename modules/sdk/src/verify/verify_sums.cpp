@@ -11,10 +11,11 @@ void check_samples(const Subject& subject, Findings& findings) {
     const std::vector<std::string> known = subject.action(step).sample_axes();
     for (const std::string& axis : known) {
       if (!subject.mesh.has(axis) || subject.mesh.size(axis) == 1 || !subject.model.is_inner(axis)) continue;
-      return refuse(subject, findings, step,
-                    "COUNT takes the ranks along '{}' for ones with other samples, but they share the work on the same ones: give "
-                    "it `samples` without the axis",
-                    axis);
+      return refuse(
+          subject, findings, step,
+          "COUNT takes the ranks along '{}' for ones with other samples, but they share the work on the same ones: give "
+          "it `samples` without the axis",
+          axis);
     }
     for (const UnitPlan& plan : subject.program.units) {
       for (const std::string& axis : plan.sum_axes) {

@@ -128,9 +128,9 @@ class Communicator {
   // Waits for all operations in flight.
   virtual void drain() = 0;
 
-  // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. `what` says what this
-  // rank does, for messages. Throws Misuse, on all ranks, if the ranks do different things, or if the value of one of them cannot
-  // be written as JSON. Collective.
+  // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. `what` says what
+  // this rank does, for messages. Throws Misuse, on all ranks, if the ranks do different things, or if the value of one of them
+  // cannot be written as JSON. Collective.
   std::vector<Value> all_gather_values(const Value& value, const std::string& what = "gathers values");
 };
 

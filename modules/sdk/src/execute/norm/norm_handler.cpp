@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "copies.h"
 #include "execute/counts.h"
 #include "execute/step_handlers.h"
 #include "zt/base/error.h"
@@ -49,15 +50,9 @@ void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, Ste
 // The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
 // Returns this rank's piece and their number.
 std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
-  const auto& params = state.model->units[unit.index].params;
-  const auto cut_axes = state.model->params[params.front()].cut_axes();
-  std::vector<std::string> copies;
-  bool spans_stages = false;
-  for (const std::string& axis : axes) {
-    const auto is_among = [&](const std::vector<std::string>& names) { return std::ranges::find(names, axis) != names.end(); };
-    if (is_among(state.links->place().split_axes)) spans_stages = true;
-    else if (!is_among(unit.plan.shard_axes) && !is_among(cut_axes)) copies.push_back(axis);
-  }
+  const std::vector<std::string> copies = copy_axes(unit, axes, state), &stages = state.links->place().split_axes;
+  const bool spans_stages =
+      std::ranges::any_of(axes, [&](const std::string& axis) { return std::ranges::find(stages, axis) != stages.end(); });
   const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
   const int holder = spans_stages ? unit.holder : 0;
   return {state.links->place().coord.index(copies) * holders + holder, state.links->place().coord.size(copies) * holders};
@@ -87,6 +82,10 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepS
   }
   state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
   state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
+  const bool is_first = state.step == 0;
+  if (!comm || !is_first || !state.is_finite) return;
+  state.known_failure = differing_copies(axes, std::sqrt(sum.value()), state);
+  state.is_finite = state.known_failure.empty();
 }
 
 }  // namespace
