@@ -4,6 +4,9 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <mutex>
+
 #include "zt/base/error.h"
 #include "zt/base/machine.h"
 
@@ -80,7 +83,18 @@ class CudaStreams : public StreamApi {
   at::Device device() const override { return device_; }
   c10::Stream current() const override { return guard_.getStream(device_); }
   c10::Stream exchange(const c10::Stream& stream) const override { return guard_.exchangeStream(stream); }
-  c10::Stream take_from_pool() const override { return guard_.getStreamFromGlobalPool(device_, true); }
+  c10::Stream take_from_pool() const override {
+    const std::lock_guard lock(mutex_);
+    const auto free = std::ranges::find(returned_, device_, &c10::Stream::device);
+    if (free == returned_.end()) return guard_.getStreamFromGlobalPool(device_, true);
+    const c10::Stream stream = *free;
+    returned_.erase(free);
+    return stream;
+  }
+  void give_back(const c10::Stream& stream) const override {
+    const std::lock_guard lock(mutex_);
+    returned_.push_back(stream);
+  }
   cudaStream_t native(const c10::Stream& stream) const override {
     return static_cast<cudaStream_t>(guard_.getStreamNativeHandle(stream));
   }
@@ -98,6 +112,8 @@ class CudaStreams : public StreamApi {
   void synchronize() const override { guard_.synchronizeDevice(device_.index()); }
 
  private:
+  inline static std::mutex mutex_;
+  inline static std::vector<c10::Stream> returned_;
   c10::impl::VirtualGuardImpl guard_;
   at::Device device_;
 };

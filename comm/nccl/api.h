@@ -66,6 +66,9 @@ class StreamApi {
   // Makes `stream` the current stream of this thread, where ATen runs kernels and allocates memory. Returns the previous one.
   virtual c10::Stream exchange(const c10::Stream& stream) const = 0;
   virtual c10::Stream take_from_pool() const = 0;
+  // Gives a stream without work back. A device executes few streams independently of each other; in one of more, work may wait
+  // for that of an unrelated one, and two ranks for each other.
+  virtual void give_back(const c10::Stream& stream) const = 0;
   virtual cudaStream_t native(const c10::Stream& stream) const = 0;
   virtual void* record(const c10::Stream& stream) const = 0;
   virtual void block(void* event, const c10::Stream& stream) const = 0;

@@ -29,8 +29,12 @@ Link::~Link() {
     // The device failed, so the outstanding operations never complete.
   }
   // With outstanding operations, destroying it would wait for a peer that may be gone.
-  if (outstanding_.empty()) api_.retired->comms.push_back(comm_);
-  else fail("it was closed while operations waited");
+  if (outstanding_.empty()) {
+    api_.retired->comms.push_back(comm_);
+    streams_->give_back(stream_);
+  } else {
+    fail("it was closed while operations waited");
+  }
 }
 
 std::shared_ptr<Link> Link::connect(const NcclApi& api, std::shared_ptr<const StreamApi> streams, Group group,

@@ -47,6 +47,7 @@ class BranchLayer : public Layer, public LayerExtras {
   Stats report(const Stats& sums) const override { return inner().report(sums); }
   std::vector<std::string> tensor_axes() const override { return inner().tensor_axes(); }
   std::optional<TokenCut> token_cut() const override { return inner().token_cut(); }
+  bool needs_whole_samples() const override { return inner().needs_whole_samples(); }
   std::vector<std::string> batch_axes() const override { return inner().batch_axes(); }
   void check_batch(const BatchField& batch, Mode mode) const override { inner().check_batch(batch, mode); }
   void check_sources(const std::vector<const Layer*>& sources) const override { inner().check_sources({sources[0]}); }

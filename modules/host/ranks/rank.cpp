@@ -52,6 +52,8 @@ void route_torch_messages(const World& world) {
 // LibTorch looks for its CUDA part once, when something first asks for it, as autograd does, also on the CPU. So where there is
 // an NVIDIA driver, that part is opened before the script begins, and never closed. A LibTorch for CPUs only has no such part.
 void open_torch_cuda() {
+  // How many streams a GPU executes independently of each other. By default it is 8, and a rank has a stream per communicator.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
   // The results are looked at, so neither call is the last thing that a function does. As a jump it would come from libc, which
   // does not search this program's folders.
   [[maybe_unused]] static const bool is_open =

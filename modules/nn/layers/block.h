@@ -55,6 +55,7 @@ class AttentionBlock final : public Layer, public LayerExtras {
   std::vector<std::string> axes() const override { return context_axis().with(tensor_axes()); }
   std::vector<std::string> tensor_axes() const override { return tensor().axes(); }
   std::optional<TokenCut> token_cut() const override { return context_axis().token_cut(); }
+  bool needs_whole_samples() const override { return !context_axis().is_cut(); }
   std::string assumption() const override { return load(); }
   void check_batch(const BatchField& batch, Mode /*mode*/) const override { check_batch(batch); }
   void check_batch(const BatchField& batch) const { attention_.check_batch(batch); }

@@ -39,6 +39,10 @@ class PartLayer final : public Layer, public LayerExtras {
     if constexpr (kHasContext) return part_.context_axis().token_cut();
     else return {};
   }
+  bool needs_whole_samples() const override {
+    if constexpr (kHasContext) return !part_.context_axis().is_cut();
+    else return false;
+  }
   void check_batch(const BatchField& batch, Mode /*mode*/) const override {
     if constexpr (requires { part_.check_batch(batch); }) part_.check_batch(batch);
   }

@@ -49,6 +49,10 @@ void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::str
   token_cut_ = cut;
 }
 
+bool LuaLayer::needs_whole_samples() const {
+  return std::ranges::any_of(layers_, [](const auto& named) { return extras_of(*named.second).needs_whole_samples(); });
+}
+
 std::vector<std::string> LuaLayer::batch_axes() const {
   std::vector<std::string> all;
   for (const auto& [name, layer] : layers_) {

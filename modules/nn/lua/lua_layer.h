@@ -47,6 +47,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::string> axes() const override { return axes_; }
   std::vector<std::string> tensor_axes() const override { return tensor_axes_; }
   std::optional<TokenCut> token_cut() const override { return token_cut_; }
+  bool needs_whole_samples() const override;
   std::vector<std::string> batch_axes() const override;
   std::vector<std::string> gives_up() const override;
   std::string assumption() const override;

@@ -67,7 +67,8 @@ at::Tensor TensorAxis::take(const at::Tensor& x, Context& context) const {
 
 void TensorAxis::check_enough(int64_t count, const char* things, const std::string& path) const {
   if (count < ranks_)
-    misuse("{}: {} {} cannot be cut over the {} ranks of axis '{}': each needs at least one", path, count, things, ranks_, name_);
+    misuse("{}: {} {} cannot be cut over the {} ranks of axis '{}': each needs at least one; take an axis of fewer ranks", path,
+           count, things, ranks_, name_);
 }
 
 void TensorAxis::cut(Param& param, int dim, const std::vector<CutGroup>& groups) const {

@@ -14,6 +14,7 @@ struct Event {
 // Stream 0 is the calling thread; stream i + 1 is worker i.
 std::mutex all_mutex;
 std::vector<Worker*> all_workers;
+std::vector<c10::StreamId> free_streams;
 thread_local c10::StreamId now = 0;
 thread_local Worker* current_worker = nullptr;
 
@@ -90,8 +91,18 @@ c10::Stream HostStreams::exchange(const c10::Stream& stream) const {
 
 c10::Stream HostStreams::take_from_pool() const {
   const std::lock_guard lock(all_mutex);
+  if (!free_streams.empty()) {
+    const c10::StreamId id = free_streams.back();
+    free_streams.pop_back();
+    return stream_of(id);
+  }
   all_workers.push_back(new Worker);
   return stream_of(static_cast<c10::StreamId>(all_workers.size()));
+}
+
+void HostStreams::give_back(const c10::Stream& stream) const {
+  const std::lock_guard lock(all_mutex);
+  free_streams.push_back(stream.id());
 }
 
 cudaStream_t HostStreams::native(const c10::Stream& stream) const {

@@ -41,6 +41,7 @@ class HostStreams : public comm::StreamApi {
   c10::Stream current() const override;
   c10::Stream exchange(const c10::Stream& stream) const override;
   c10::Stream take_from_pool() const override;
+  void give_back(const c10::Stream& stream) const override;
   cudaStream_t native(const c10::Stream& stream) const override;
   void* record(const c10::Stream& stream) const override;
   void block(void* event, const c10::Stream& stream) const override;

@@ -3,7 +3,8 @@
 namespace zt {
 
 void wrong_type(const std::string& path, const std::string& wanted, const Value& got) {
-  const std::string text = wanted.starts_with("a ") ? with_article(wanted.substr(2)) : wanted;
+  std::string text = wanted.starts_with("a ") ? with_article(wanted.substr(2)) : wanted;
+  if (wanted == "a Axis") text += ", of a mesh, such as mesh.dp";
   misuse("{} must be {}, got {}", path, text, got.type_name());
 }
 

@@ -32,8 +32,8 @@ MeshShape::MeshShape(std::vector<AxisSize> axes, int world_size) : axes_(std::mo
   }
   if (product != world_size) {
     const char* why = inferred ? "does not divide" : "is not";
-    misuse("mesh {}: the product {} {} the {} ranks of this run: change an axis, or start with mpirun -n {}", asked, product, why,
-           world_size, product);
+    misuse("mesh {}: the product {} {} the {} ranks of this run: change an axis, or the number of ranks to {}", asked, product,
+           why, world_size, product);
   }
 }
 

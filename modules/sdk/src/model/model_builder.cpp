@@ -60,6 +60,13 @@ class ModelBuilder {
           "the layer '{}' shares its work over the ranks of '{}', along which '{}' cuts the tokens of samples: each rank would add "
           "parts of other tokens; give `tensor` and `context` different axes of the mesh",
           sharing->second, sharing->first, cutter_);
+    for (const NamedLayer& entry : layers) {
+      if (model.tokens && entry.layer && extras_of(*entry.layer).needs_whole_samples())
+        misuse(
+            "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer has "
+            "no option 'context'",
+            entry.name, entry.layer->kind(), cutter_, model.tokens->axis);
+    }
   }
 
   void add(int position) {

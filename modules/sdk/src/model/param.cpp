@@ -132,7 +132,7 @@ void check_placements(const Param& param) {
     if (!axes.insert(on.axis).second) misuse("parameter '{}' has two placements on axis '{}'", param.name, on.axis);
     if (on.placement != Placement::sharded) continue;
     if (on.dim < 0 || on.dim >= static_cast<int>(param.shape.size()))
-      misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims", param.name, on.dim, on.axis,
+      misuse("parameter '{}' is cut along dim {} on axis '{}', but it has {} dims, counted from 0", param.name, on.dim, on.axis,
              param.shape.size());
     if (on.parts < 1) misuse("parameter '{}' is cut into {} parts on axis '{}': give at least 1", param.name, on.parts, on.axis);
     if (const auto [other, is_first] = of_dims.try_emplace(on.dim, &on); !is_first && other->second->groups != on.groups)

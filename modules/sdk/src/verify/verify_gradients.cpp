@@ -146,9 +146,9 @@ class GradientCheck : RankCheck {
       const std::string all = fmt::format("{}", fmt::join(data, "\", \""));
       say(step,
           "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before, or give "
-          "zero.shard all axes with other data, axis = {}; if the ranks of '{}' work on the same samples, let the layers say so "
-          "(`tensor` or `context`, in nn.layer `tensor_axes`)",
-          subject_.unit(unit), axis, unit, data.size() > 1 ? "mesh:join{\"" + all + "\"}" : "mesh." + all, axis);
+          "zero.shard all axes with other data, axis = {}{}",
+          subject_.unit(unit), axis, unit, data.size() > 1 ? "mesh:join{\"" + all + "\"}" : "mesh." + all,
+          axis == "dp" ? "" : "; if its ranks work on the same samples, let layers say so: `tensor`, `context`, `tensor_axes`");
     }
   }
 
