@@ -69,7 +69,8 @@ end
 -- because the maximum is nan if any logit is.
 local function checked_logits(logits, place)
   if not logits then
-    fail "zt.generate: the model has no output 'logits': nn.lm_loss has one, a layer in Lua names it by io = {outputs = {\"logits\"}}"
+    fail("zt.generate: the model has no output 'logits': nn.lm_loss has one, and a layer in Lua names it by "
+      .. 'io = {outputs = {"logits"}}')
   end
   local rows = logits:reshape({-1, logits:size(-1)})
   local last = rows:select(0, rows:size(0) - 1)

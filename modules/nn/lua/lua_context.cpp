@@ -111,6 +111,7 @@ int dropout(lua_State* L) {
   if (const Axis* axis = options.axis.get()) {
     if (!handle->axes->contains(axis->name))
       misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
+    if (x.dim() != 3) misuse("ctx:dropout: with `axis`, x is [samples, tokens, columns], got {}", describe(x));
     columns = OwnColumns{share_of(options.columns, axis->size, axis->coordinate), options.columns};
     if (x.size(-1) != columns->own.count)
       misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,

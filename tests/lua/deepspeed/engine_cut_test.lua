@@ -69,7 +69,7 @@ function TestCut:test_autotp()
         preset_model: null}]]):format(stage, size:format(shared)))
       lu.assertEquals(engine.mesh.tp.size, shared)
       lu.assertEquals(engine:train_batch_size(), small.rows * ranks / shared)
-      assert_trains_as(engine, mesh, {cut = {tensor = mesh.tp}, stage = stage})
+      assert_trains_as(engine, mesh, {cut = {tensor = mesh.tp, overlap = true}, stage = stage}) -- pieces may round otherwise
     end
   end
 end

@@ -138,7 +138,7 @@ function TestLuaLayers:test_cuts_of_tokens_must_agree()
   local function attention(layout)
     return nn.attention{hidden = HIDDEN, heads = 2, context = {axis = tokens_mesh.cp, layout = layout}}
   end
-  fails("its option 'context' and the inner layer 'attention' cut the tokens of samples differently (along 'cp' and 'cp')",
+  fails("its option 'context' and the inner layer 'attention' cut the tokens of samples differently (axis = cp, layout = bal",
         layer_with, attention "contiguous", {axis = tokens_mesh.cp})
   fails("the inner layer 'a' and the inner layer 'b' cut the tokens of samples differently", nn.layer,
         {layers = {a = attention "balanced", b = attention "contiguous"}, forward = function(_, h) return h end})

@@ -63,7 +63,7 @@ function TestOptions:test_options_of_the_router_without_effect()
   local left = "where experts are left to draw: without routes and select, and for gumbel_second with top_k above 1"
   refused("noise", left, {noise = "gumbel", routes = "balanced"})
   refused("noise", left, {noise = "gumbel_second", top_k = 1})
-  for _, key in ipairs{"groups", "top_groups"} do refused(key, "without routes and select", {[key] = 1, routes = "balanced"}) end
+  for _, key in ipairs{"groups", "top_groups"} do refused(key, "without routes and select", {[key] = 2, routes = "balanced"}) end
   refused("bias", "without routes and select", {bias = true, routes = "field"})
   router{noise = "jitter", jitter = 0.1, routes = "balanced"} -- changes the weights
   router{noise = "jitter_gumbel_second", jitter = 0.1}

@@ -179,7 +179,7 @@ function TestWrong:test_options()
   fails("moe.router.select must be a function(scores), got a table", {router = {select = {}}})
   fails("moe.router.routes has an effect only without select", {select = largest, router = {routes = "balanced"}})
   fails("moe.router.bias has an effect only without routes and select", {select = largest, router = {bias = true}})
-  fails("moe.router.groups has an effect only without routes and select", {select = largest, router = {groups = 1}})
+  fails("moe.router.groups has an effect only without routes and select", {select = largest, router = {groups = 2}})
   fails("moe.router.noise has an effect only where experts are left to draw", {select = largest, router = {noise = "gumbel"}})
   fails("bias, groups, routes, select, softmax_after and gumbel noise are for tokens that choose",
         {select = largest, router = {choice = "expert", capacity = {}}})

@@ -55,7 +55,7 @@ local function find(fault)
       if failure then
         local form = "%-28s seed %d, case %d that can show it; %s: %s"
         print(form:format(fault, seed, tried, failure.check, failure.text))
-        return failure.check ~= "error", case, failure
+        return suite.finds(failure), case, failure
       end
     end
   end

@@ -17,6 +17,11 @@ local function script_of(case, failure)
   })
 end
 
+--- Returns whether a failure shows that a planted fault is found, by the oracle or by the trainer in its first step.
+function suite.finds(failure)
+  return failure.check ~= "error" or failure.text:find("but their gradients differ", 1, true) ~= nil
+end
+
 --- Returns the case with a planted fault. Its layer, if it is one, stands before the head.
 function suite.with_fault(case, fault)
   case.fault = fault
@@ -85,7 +90,7 @@ function suite.run(count, case_at, options)
     end
     -- If the process ends within a case, the last such line says where to look.
     if i % 25 == 0 then print(("%d cases are done"):format(i)) end
-    if i % 5 == 0 then collectgarbage() end -- a rank can have 1,024 communicators
+    if i % 25 == 0 then collectgarbage() end
     io.stdout:flush()
   end
   failed = failed + check_distances(distances)

@@ -43,6 +43,25 @@ void check_exchange(const PositionInfo& position, const ModelInfo& model) {
   }
 }
 
+// Checks layers of a model in which `cutter` cuts the tokens of samples.
+void check_beside_cut(const std::vector<NamedLayer>& layers, const TokenCut& cut, const std::string& cutter) {
+  for (const NamedLayer& entry : layers) {
+    if (!entry.layer) continue;
+    const LayerExtras& extras = extras_of(*std::as_const(entry.layer));
+    const auto shared = extras.tensor_axes();
+    if (std::ranges::find(shared, cut.axis) != shared.end())
+      misuse(
+          "the layer '{}' ({}) shares its work over the ranks of '{}', along which '{}' cuts the tokens of samples: each rank would "
+          "add parts of other tokens; give `tensor` and `context` different axes of the mesh",
+          entry.name, entry.layer->kind(), cut.axis, cutter);
+    if (extras.needs_whole_samples())
+      misuse(
+          "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer has "
+          "no option 'context'",
+          entry.name, entry.layer->kind(), cutter, cut.axis);
+  }
+}
+
 // Fills a ModelInfo position by position, except what depends on which parameters are trained. Gives further uses of a layer the
 // name of the first, and each Param its full name. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
@@ -54,19 +73,7 @@ class ModelBuilder {
       for (const auto& param : entry.layer->params()) ++holders_[param.get()];
       add_axes(entry);
     }
-    const auto sharing = tensor_axes_.find(model.tokens ? model.tokens->axis : "");
-    if (sharing != tensor_axes_.end())
-      misuse(
-          "the layer '{}' shares its work over the ranks of '{}', along which '{}' cuts the tokens of samples: each rank would add "
-          "parts of other tokens; give `tensor` and `context` different axes of the mesh",
-          sharing->second, sharing->first, cutter_);
-    for (const NamedLayer& entry : layers) {
-      if (model.tokens && entry.layer && extras_of(*entry.layer).needs_whole_samples())
-        misuse(
-            "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer has "
-            "no option 'context'",
-            entry.name, entry.layer->kind(), cutter_, model.tokens->axis);
-    }
+    if (model.tokens) check_beside_cut(layers, *model.tokens, cutter_);
   }
 
   void add(int position) {
@@ -108,10 +115,7 @@ class ModelBuilder {
     const auto add = [&](const std::string& axis) {
       if (!model.is_inner(axis)) model.inner_axes.push_back(axis);
     };
-    for (const std::string& axis : extras.tensor_axes()) {
-      add(axis);
-      tensor_axes_.emplace(axis, entry.name.empty() ? entry.layer->kind() : entry.name);
-    }
+    for (const std::string& axis : extras.tensor_axes()) add(axis);
     const auto cut = extras.token_cut();
     if (!cut) return;
     if (model.tokens && *model.tokens != *cut)
@@ -298,9 +302,8 @@ class ModelBuilder {
   std::map<const Param*, int> param_index_;
   std::map<const Param*, int> holders_;  // number of distinct layers that hold it
   std::set<std::string> param_names_;
-  std::string cutter_;                              // the first layer that cuts tokens
-  std::map<std::string, std::string> tensor_axes_;  // over which layers share their work, with the first such layer
-  std::map<std::string, Edge> latest_;              // the latest output of each name
+  std::string cutter_;                  // the first layer that cuts tokens
+  std::map<std::string, Edge> latest_;  // the latest output of each name
 };
 
 }  // namespace
