@@ -1,5 +1,6 @@
 #include "slow_backend.h"
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 #include <thread>
@@ -112,7 +113,8 @@ std::unique_ptr<comm::Backend> make_slow_backend(std::unique_ptr<comm::Backend> 
 
 std::shared_ptr<Mesh> make_slow_mesh(const World& world, const MeshShape& shape, const std::shared_ptr<Network>& network) {
   const auto factory = [world, network](const std::vector<int>& ranks, const std::string& name) {
-    auto backend = make_slow_backend(comm::make_backend(world, "local", {name, world.rank, ranks}, {}), network);
+    const auto place = static_cast<int>(std::ranges::find(ranks, world.rank) - ranks.begin());
+    auto backend = make_slow_backend(comm::make_backend(world, "local", {name, place, ranks}, {}), network);
     const auto comm = std::make_shared<comm::CheckedCommunicator>(std::move(backend));
     return Communicators{comm, comm};
   };
