@@ -36,9 +36,9 @@ struct NcclApi {
   std::function<decltype(ncclSend)> send;
   std::function<decltype(ncclRecv)> recv;
 
-  // What nobody uses any more. NCCL frees memory of these, and CUDA then waits for all work of the device. At the time of a
-  // garbage collection within a step, that work may wait for a peer that waits for this rank. So they are kept until
-  // `free_retired`, which is called before communicators are made and memory is allocated.
+  // Communicators and memory that are no longer used. To free them, CUDA waits for all work of the device. If a garbage
+  // collection freed them within a step, that work could wait for a peer, and the peer for this rank. So free_retired frees them
+  // later: before a communicator is made, and before memory is allocated.
   struct Retired {
     std::vector<ncclComm_t> comms;
     std::vector<void*> memory;

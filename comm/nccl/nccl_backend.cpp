@@ -89,7 +89,7 @@ class NcclBackend : public Backend {
   }
 
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype, const std::vector<Backend*>&) override {
-    return allocate_nccl(link_->api(), link_->streams(), group().name, shape, dtype);
+    return allocate_nccl(link_->api(), *link_->streams(), group().name, shape, dtype);
   }
   std::unique_ptr<Backend> duplicate(const std::string& name) override {
     std::shared_ptr<Communicator> host = host_->duplicate(name);

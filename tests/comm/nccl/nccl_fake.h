@@ -166,7 +166,11 @@ struct Comparisons {
 // The fake host communicator. Its all_gather on the null backend gives this rank's own part for every rank.
 class Host : public CheckedCommunicator {
  public:
-  Host(const Group& group, Comparisons& comparisons) : CheckedCommunicator(make_null_backend(group)), comparisons_(comparisons) {}
+  Host(const Group& group, Comparisons& comparisons)
+      : CheckedCommunicator(make_null_backend(group)), group_(group), comparisons_(comparisons) {}
+  std::shared_ptr<Communicator> duplicate(const std::string& name) override {
+    return std::make_shared<Host>(group_.renamed(name), comparisons_);
+  }
   using CheckedCommunicator::all_gather;
   Work all_gather(at::Tensor out, at::Tensor in, Async async) override {
     ++comparisons_.made;
@@ -177,6 +181,7 @@ class Host : public CheckedCommunicator {
   }
 
  private:
+  const Group group_;
   Comparisons& comparisons_;
 };
 

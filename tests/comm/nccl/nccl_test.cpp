@@ -194,6 +194,7 @@ TEST_F(NcclTest, Duplicates) {
   const Work work = copy->submit({.kind = CallKind::all_reduce, .out = {t}, .in = {t}, .turn = kCheckedFirst}, Async::yes);
   EXPECT_EQ(calls(), (Lines{"(", "send 8 to 0", "recv 8 from 0", "send 8 to 2", "recv 8 from 2", ")", "(", "all_gather 8", ")"}))
       << "the order of the first";
+  EXPECT_EQ(comparisons.made, 1) << "the check of the first";
   const auto late = test::message_of<Fault>([&] { work.synchronize(); });
   EXPECT_CONTAINS(late, "timed out after 0.02 s: rank 1 (world rank 1) of axis 'back'");
 }

@@ -1,4 +1,4 @@
-// What the stand-in for NCCL asks of a device. All work is in the order of a stream.
+// The operations that the stand-in for NCCL needs of a device. Each stream does its work in order.
 #pragma once
 
 #include <nccl.h>

@@ -78,7 +78,7 @@ void for_peers(ncclComm_t comm, const Run& run) {
   }
 }
 
-// Receives `bytes` from each other rank into scratch memory, one behind the other.
+// Receives `bytes` from each other rank into scratch memory, in the order of the ranks.
 void* gather_others(ncclComm_t comm, Started& group, size_t bytes) {
   void* others = comm->scratch(bytes * static_cast<size_t>(comm->size()));
   size_t place = 0;

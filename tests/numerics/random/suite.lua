@@ -89,8 +89,10 @@ function suite.run(count, case_at, options)
       checked = checked + result.differences
     end
     -- If the process ends within a case, the last such line says where to look.
-    if i % 25 == 0 then print(("%d cases are done"):format(i)) end
-    if i % 25 == 0 then collectgarbage() end
+    if i % 25 == 0 then
+      print(("%d cases are done"):format(i))
+      collectgarbage()
+    end
     io.stdout:flush()
   end
   failed = failed + check_distances(distances)
