@@ -108,26 +108,34 @@ trainer:step{tokens = tokens, labels = tokens}
         self.assertGreater(plan["kinds"][0]["sent"]["UNSHARD"], 2 * parameters)
 
     def test_ranks_that_share_matrices_and_layers(self):
-        """Llama-3 70B on 8 x 4 x 16 ranks beside the sums of docs/plans.md."""
-        hidden, queries, keys, ffn, vocab, tokens, tp, micro_batches, blocks = 8192, 64 * 128, 8 * 128, 28672, 128256, 8192, 8, 16, 21
-        result = ztoolkit("plan", SOURCE / "bench/plans/gpt.lua", "--ranks", 512, "--json", "--family", "llama", "--layers", 80, "--hidden", hidden,
-                          "--heads", 64, "--kv-heads", 8, "--ffn", ffn, "--vocab", vocab, "--seq", tokens, "--tp", tp, "--sequence-parallel",
-                          "--pp", 4, "--micro-batches", micro_batches, "--stage", 1)
+        """Llama-3 70B and 8B on 8 x 4 x 16 ranks beside the sums of docs/plans.md."""
+        self.check_llama(layers=80, hidden=8192, heads=64, ffn=28672, blocks=21)
+        self.check_llama(layers=80, hidden=8192, heads=64, ffn=28672, blocks=21, more=["--selective"])
+        self.check_llama(layers=32, hidden=4096, heads=32, ffn=14336, blocks=9)
+
+    def check_llama(self, layers, hidden, heads, ffn, blocks, more=()):
+        """blocks: those of the second stage, and of the third."""
+        queries, keys, vocab, tokens, tp, micro_batches = heads * 128, 8 * 128, 128256, 8192, 8, 16
+        result = ztoolkit("plan", SOURCE / "bench/plans/gpt.lua", "--ranks", 512, "--json", "--family", "llama", "--layers", layers,
+                          "--hidden", hidden, "--heads", heads, "--kv-heads", 8, "--ffn", ffn, "--vocab", vocab, "--seq", tokens,
+                          "--tp", tp, "--sequence-parallel", "--pp", 4, "--micro-batches", micro_batches, "--stage", 1, *more)
         self.assertEqual(result.status, 0, result.err)
         kinds = json.loads(result.out)["kinds"]
         self.assertEqual([kind["ranks"] for kind in kinds], ["0-127", "128-255", "256-383", "384-511"])
-        # The second stage has 21 blocks: a rank has an eighth of their matrices, and their norms. It owns a 16th of the former, and a
-        # 128th of the latter, whose gradients are summed over tp, too.
+        # A rank of the second stage has an eighth of the matrices of its blocks, and their norms. It owns a 16th of the former, and
+        # a 128th of the latter, whose gradients are summed over tp, too.
         matrices, norms = blocks * hidden * (2 * queries + 2 * keys + 3 * ffn) // tp, blocks * 2 * hidden
         owned = matrices / 16 + norms / 16 / tp
         memory = kinds[1]["memory"]
         for kind, count in (("parameters", 2 * (matrices + norms)), ("gradients", 4 * (matrices + norms)), ("master", 4 * owned),
                             ("optimizer", 8 * owned)):
             self.assertGreaterEqual(memory[kind], count)
-            self.assertLess(memory[kind], 1.001 * count, kind)  # units are padded to 256 elements per data-parallel rank
+            self.assertLess(memory[kind], 1.002 * count, kind)  # units are padded to 256 elements per data-parallel rank
         # It keeps a micro-batch more than the third stage.
         share = tokens // tp
-        kept = 2 * 4 * share * hidden + 2 * tokens * (2 * queries + 2 * keys + 2 * ffn) // tp + 4 * tokens * 64 // tp + 4 * 2 * share
+        kept = 2 * 4 * share * hidden + 2 * tokens * (2 * queries + 2 * keys + 2 * ffn) // tp + 4 * tokens * heads // tp + 4 * 2 * share
+        if "--selective" in more:
+            kept -= 2 * 2 * share * hidden + 2 * tokens * queries // tp + 4 * tokens * heads // tp
         self.assertEqual(memory["activations"] - kinds[2]["memory"]["activations"], blocks * kept)
         # A gather or reduce_scatter of all tokens: 4 forward, and backward 4 and 2 of the inputs of matrices.
         self.assertEqual(kinds[1]["along"]["tp"], micro_batches * blocks * 10 * 2 * tokens * hidden * (tp - 1) // tp)
@@ -287,19 +295,6 @@ if arg[1] == "infer" then trainer:infer{tokens = tokens} else trainer:evaluate{t
             self.assertEqual(result.status, 1)
             self.assertIn("script.lua:13: ", result.err)
             self.assertIn("batch", result.err)
-
-    def test_an_operator_that_knows_no_meta_tensors(self):
-        script = self.script("""
-local zt = require "zt"
-local nn, optim = require "zt.nn", require "zt.optim"
-local odd = nn.layer{params = {w = zt.ones{4}}, forward = function(self, x) return x * self.w + x:bincount():sum() end}
-local model = nn.sequential{nn.embedding{vocab = 3, hidden = 4}, odd, zt.loss(function(out) return out.h:mean() end, {inputs = {"h"}})}
-zt.trainer(zt.program(model), {optimizer = optim.sgd{lr = 1}}):step{tokens = zt.zeros({1, 2}, {dtype = "int64"})}
-""")
-        result = ztoolkit("plan", script)
-        self.assertEqual(result.status, 1)
-        self.assertIn("bincount", result.err)
-        self.assertIn("layer '1' cannot be planned", result.err)
 
 
 if __name__ == "__main__":

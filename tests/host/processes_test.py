@@ -99,6 +99,23 @@ class Processes(HostTest):
         self.assertEqual((result.status, result.out, result.err), (0, "", ""))
         self.assertEqual(self.run_ranks(text, 3).status, 3)
 
+    def test_a_layer_that_fails_ends_the_ranks_that_wait_in_it(self):
+        result = self.run_ranks('''
+            local zt, comm, nn = require "zt", require "zt.comm", require "zt.nn"
+            local optim, zero = require "zt.optim", require "zt.zero"
+            local mesh = comm.mesh{dp = 1, tp = 2}
+            local odd = nn.layer{tensor_axes = {mesh.tp}, forward = function(_, h, ctx)
+              if zt.world.rank == 1 then ''' + MARK + '''error "only here" end
+              return ctx:reduce_from(mesh.tp, h)
+            end}
+            local model = nn.sequential{nn.embedding{vocab = 3, hidden = 4}, odd, nn.lm_loss{vocab = 3, hidden = 4}}
+            local trainer = zt.trainer(zt.program(model, {mesh = mesh}), {optimizer = optim.sgd{lr = 1}})
+            local tokens = zt.zeros({1, 2}, {dtype = "int64"})
+            trainer:step{tokens = tokens, labels = tokens}
+        ''')
+        self.assert_soon_over(result)
+        self.assertRegex(result.err, "rank 1 failed: .*only here")
+
     def test_a_killed_rank_ends_the_others(self):
         before = set(os.listdir(SHARED_MEMORY))
         result = self.run_ranks(WORLD + f'if rank == 1 then {MARK} io.flush() os.execute("kill -9 $PPID") end; while true do end')

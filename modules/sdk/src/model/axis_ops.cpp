@@ -68,10 +68,16 @@ class Mover {
   void note(int64_t elements, const at::Tensor& x, Pattern pattern) const {
     context_.sent(axis_, elements * static_cast<int64_t>(x.element_size()), pattern);
   }
-  // Returns whether the shares of `dim` have one size and lie one after the other in the memory of the whole.
-  bool are_in_place(at::IntArrayRef shape, int64_t dim, int64_t total) const {
-    const auto outer = std::accumulate(shape.begin(), shape.begin() + dim, int64_t{1}, std::multiplies<>());
-    return outer == 1 && total % ranks_ == 0;
+  // Returns the number of collectives that move shares of `dim` between x and their places in the whole, which must be one after
+  // the other: one for each index before `dim`. 0: not so, as shares have several sizes, or it would take many short calls. Then
+  // one collective moves all, from or to other memory.
+  int64_t calls_in_place(const at::Tensor& x, int64_t dim, int64_t total) const {
+    constexpr int64_t kLeastBytes = 128 << 10, kMostCalls = 64;  // of a call on the CPU
+    if (total % ranks_ != 0) return 0;
+    const auto before = std::accumulate(x.sizes().begin(), x.sizes().begin() + dim, int64_t{1}, std::multiplies<>());
+    if (before == 1) return 1;
+    const auto bytes = static_cast<int64_t>(x.nbytes()) / std::max<int64_t>(1, x.size(dim)) * (total / ranks_);
+    return x.is_cpu() && before <= kMostCalls && bytes >= before * kLeastBytes ? before : 0;
   }
   static std::vector<int64_t> with_size(at::IntArrayRef shape, int64_t dim, int64_t size) {
     std::vector<int64_t> changed = shape.vec();
@@ -94,18 +100,25 @@ class Mover {
 
   MoveResult joined(const at::Tensor& x, int64_t dim, int64_t total) const {
     const at::Tensor all = at::empty(with_size(x.sizes(), dim, total), x.options());
-    const bool is_in_place = are_in_place(x.sizes(), dim, total);
-    const at::Tensor received = is_in_place ? all : rooms(x, dim, total, false);
+    if (const int64_t calls = calls_in_place(x, dim, total); calls > 0) {
+      note(all.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
+      const at::Tensor mine = x.contiguous();
+      return {
+          all,
+          keeping(each_of(calls, all, mine,
+                          [&](const at::Tensor& whole, const at::Tensor& own) { return comm_.all_gather(whole, own, async_); }),
+                  mine)};
+    }
+    const at::Tensor received = rooms(x, dim, total, false);
     note(received.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
     at::Tensor mine = x;
     const int64_t room = share(total, 0).count;
-    if (!is_in_place && x.size(dim) < room) {
+    if (x.size(dim) < room) {
       mine = at::zeros(with_size(x.sizes(), dim, room), x.options());
       mine.narrow(dim, 0, x.size(dim)).copy_(x);
     }
     mine = mine.contiguous();
     const Work work = x.is_meta() ? Work() : comm_.all_gather(received.view({-1}), mine.view({-1}), async_);
-    if (is_in_place) return {all, keeping(work, mine)};
     return {all, then(work, [all, received, mine, dim, total, ranks = ranks_] {
               for (int r = 0; r < ranks; ++r) {
                 const Share range = share_of(total, ranks, r);
@@ -115,12 +128,20 @@ class Mover {
   }
 
   MoveResult share_of_sum(const at::Tensor& x, int64_t dim, int64_t total) const {
-    const bool is_in_place = are_in_place(x.sizes(), dim, total);
-    const at::Tensor sent = is_in_place ? x.contiguous() : rooms(x, dim, total, total % ranks_ != 0);
-    note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
     const at::Tensor mine = at::empty(with_size(x.sizes(), dim, share(total, 0).count), x.options()),
                      result = mine.narrow(dim, 0, share(total, rank_).count);
-    for (int r = 0; r < ranks_ && !is_in_place; ++r) {
+    if (const int64_t calls = calls_in_place(x, dim, total); calls > 0) {
+      note(x.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
+      const at::Tensor whole = x.contiguous();
+      return {result, keeping(each_of(calls, mine, whole,
+                                      [&](const at::Tensor& own, const at::Tensor& all) {
+                                        return comm_.reduce_scatter(own, all, ReduceOp::sum, async_);
+                                      }),
+                              whole)};
+    }
+    const at::Tensor sent = rooms(x, dim, total, total % ranks_ != 0);
+    note(sent.numel() / ranks_ * (ranks_ - 1), x, Pattern::collective);
+    for (int r = 0; r < ranks_; ++r) {
       const Share range = share(total, r);
       sent[r].narrow(dim, 0, range.count).copy_(part(x, dim, range));
     }
@@ -128,6 +149,14 @@ class Mover {
     return {result, keeping(work, sent)};
   }
 
+  // Starts call(part of to, part of from) for each of `calls` equal parts of contiguous tensors; none on device meta.
+  template <class Call>
+  static Work each_of(int64_t calls, const at::Tensor& to, const at::Tensor& from, const Call& call) {
+    std::vector<Work> works;
+    const at::Tensor parts = to.view({calls, to.numel() / calls}), of_from = from.view({calls, from.numel() / calls});
+    for (int64_t i = 0; i < calls && !to.is_meta(); ++i) works.push_back(call(parts[i], of_from[i]));
+    return all_of(std::move(works));
+  }
   // Returns the work, which keeps the tensor.
   static Work keeping(const Work& work, const at::Tensor& tensor) {
     return then(work, [tensor] {});
@@ -226,11 +255,11 @@ at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at
   return apply({&context, axis, {Move::share_of_sum, dim, total, 0, sums}, {Move::joined, dim, total}}, x);
 }
 
-at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total, Use use,
-                       SumDtype sums) {
+at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t given_dim, int64_t total,
+                       GatherUse use, SumDtype sums) {
   const int64_t dim = checked_dim("gather_from", axis, x, given_dim);
   check_share("gather_from", context, axis, x, dim, total);
-  const Move back = use == Use::alike ? Move::share : Move::share_of_sum;
+  const Move back = use == GatherUse::alike ? Move::share : Move::share_of_sum;
   return apply({&context, axis, {Move::joined, dim, total}, {back, dim, total, 0, sums}}, x);
 }
 

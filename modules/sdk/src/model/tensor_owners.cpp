@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "unit_build.h"
+#include "model/build/unit_build.h"
 
 namespace zt {
 

@@ -13,9 +13,9 @@ std::string TokenCut::text() const {
                      fmt::join(fields, " "));
 }
 
-int64_t TokenPlaces::count() const {
+int64_t TokenPlaces::count(int of) const {
   int64_t tokens = 0;
-  for (const Share& range : own()) tokens += range.count;
+  for (const Share& range : of_rank[static_cast<size_t>(of)]) tokens += range.count;
   return tokens;
 }
 
