@@ -28,14 +28,21 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
   static at::Tensor forward(AutogradContext* node, const at::Tensor& given, const std::optional<at::Tensor>& residual,
                             at::TensorList /*parameters*/, MlpState state) {
     const at::Tensor x = given.contiguous(), more = residual ? as_rows(*residual) : at::Tensor();
-    const at::Tensor pre = at::empty({state.input.enter().rows(x), state.up.weight.size(0)}, x.options());
-    const auto pieces = cross(x, state.input.enter(), state.leave, [&](const at::Tensor& piece, int64_t first) {
+    const Crossing& enter = state.input.enter();
+    const at::Tensor pre = at::empty({enter.rows(x), state.up.weight.size(0)}, x.options());
+    const auto up = [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor rows = as_rows(piece), of_piece = pre.narrow(0, first, rows.size(0));
       write_affine_rows(of_piece, rows, state.up.weight, {});
-      const at::Tensor value = activate(state.activation, of_piece, state.up.bias);
-      const at::Tensor beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
-      return in_shape_of(piece, affine_rows(value, state.down.weight, state.down.bias, beside));
-    });
+      return in_shape_of(piece, activate(state.activation, of_piece, state.up.bias));
+    };
+    const auto down = [&](const at::Tensor& piece, int64_t first) {
+      const at::Tensor rows = as_rows(piece), beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
+      return in_shape_of(piece, affine_rows(rows, state.down.weight, state.down.bias, beside));
+    };
+    // Only what moves beside computation is cut into pieces: matmuls of fewer rows take longer.
+    const auto both = [&](const at::Tensor& piece, int64_t first) { return down(up(piece, first), first); };
+    const auto pieces = enter.overlaps_to_parts() ? cross(x, enter, state.leave, both)
+                                                  : cross(up(enter.to_parts(x).wait(), 0), {}, state.leave, down);
     node->save_for_backward({state.input.saved(x), pre});
     keep(node, std::move(state));
     return joined_pieces(pieces, x);

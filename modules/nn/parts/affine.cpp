@@ -88,15 +88,18 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     auto& state = kept<LinearState>(node);
     const bool needs_dx = node->needs_input_grad(0);
     state.input.begin_again(node->get_saved_variables()[0]);
+    const int64_t rows_of_parts = state.leave.rows(grads[0]);
+    const at::Tensor none, of_rows = needs_dx ? at::empty({rows_of_parts, state.weight.size(1)}, grads[0].options()) : none;
     std::vector<at::Tensor> dy;
-    const auto dx =
-        cross(grads[0], state.leave, needs_dx ? state.input.enter() : Crossing(), [&](const at::Tensor& piece, int64_t) {
-          dy.push_back(as_rows(piece));
-          return needs_dx ? in_shape_of(piece, affine_input_gradient(dy.back(), state.weight)) : piece;
-        });
+    cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
+      const at::Tensor& rows = dy.emplace_back(as_rows(piece));
+      if (needs_dx) write_affine_input_gradient(of_rows.narrow(0, first, rows.size(0)), rows, state.weight);
+      return piece;
+    });
+    MoveResult dx;  // on its way beside the gradient of the weight
+    if (needs_dx) dx = state.input.enter().to_stream(state.leave.shaped(of_rows, grads[0]));
     state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), as_rows(state.input.again()));
-    const at::Tensor none;
-    return {needs_dx ? joined_pieces(dx, grads[0]) : none, none, none, state.has_residual ? grads[0] : none, none};
+    return {dx.wait(), none, none, state.has_residual ? grads[0] : none, none};
   }
 };
 

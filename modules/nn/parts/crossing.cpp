@@ -28,7 +28,8 @@ std::vector<MoveResult> cross(const at::Tensor& x, const Crossing& enter, const 
   constexpr int64_t kPieces = 4;
   const bool is_by_sample = enter.gathers() || leave.gathers();
   const at::Tensor whole = is_by_sample ? x : as_rows(x);  // shares of tokens stay in dim 1
-  const auto pieces = enter.overlaps() || leave.overlaps() ? std::clamp<int64_t>(whole.size(0), 1, kPieces) : 1;
+  const auto pieces =
+      enter.overlaps_to_parts() || leave.overlaps_to_stream() ? std::clamp<int64_t>(whole.size(0), 1, kPieces) : 1;
   std::vector<MoveResult> entered, left;
   for (int64_t i = 0; i < pieces; ++i) {
     const Share part = share_of(whole.size(0), static_cast<int>(pieces), static_cast<int>(i));

@@ -27,6 +27,9 @@ class Crossing {
   // Returns whether to_parts gives another tensor: that of all tokens.
   bool gathers() const { return tokens_.has_value(); }
   bool overlaps() const { return overlap_; }
+  // Return whether tensors that go to the parts, and those that go to the stream, are sent while the rank computes.
+  bool overlaps_to_parts() const { return overlap_ && gathers(); }
+  bool overlaps_to_stream() const { return overlap_ && context_; }
   // Returns the rows of x [..., columns] after to_parts.
   int64_t rows(const at::Tensor& x) const {
     return gathers() ? x.size(0) * *tokens_ : x.numel() / std::max<int64_t>(1, x.size(-1));
@@ -48,7 +51,7 @@ class Crossing {
 };
 
 // Computes on x [..., columns], which comes to the parts over `enter` and whose result goes to the stream over `leave`: in pieces
-// if one of them overlaps, so that pieces move beside the computation of others. compute(x, first): x of a piece, of which
+// if one of them sends something beside computation. compute(x, first): x of a piece, of which
 // `first` rows came before, all without the last dim; returns its result, of the same dims but the last. Returns the results of
 // the pieces.
 std::vector<MoveResult> cross(const at::Tensor& x, const Crossing& enter, const Crossing& leave,
