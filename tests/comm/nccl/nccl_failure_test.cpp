@@ -138,7 +138,7 @@ TEST_F(NcclTest, GivesBackEventsAndTheCommunicator) {
     EXPECT_EQ(streams->alive, 1) << "the event that the Work holds";
   }
   EXPECT_EQ(streams->alive, 0);
-  EXPECT_EQ(nccl.api.retired->comms.size(), 1U);
+  EXPECT_EQ(nccl.api.retired->take(streams->device()).comms.size(), 1U);
 }
 
 TEST_F(NcclTest, WhatNeverEndsIsEndedWithTheCommunicator) {

@@ -29,7 +29,12 @@ Worker* worker_of(const c10::Stream& stream) {
 }
 
 void wait_for(const std::atomic<bool>& is_over) {
-  while (!is_over.load()) std::this_thread::yield();
+  is_over.wait(false);
+}
+
+void set(std::atomic<bool>& is_over) {
+  is_over.store(true);
+  is_over.notify_all();
 }
 
 }  // namespace
@@ -111,8 +116,8 @@ cudaStream_t HostStreams::native(const c10::Stream& stream) const {
 
 void* HostStreams::record(const c10::Stream& stream) const {
   auto* event = new Event;
-  if (Worker* worker = worker_of(stream)) worker->add_last_use([is_over = event->is_over] { is_over->store(true); });
-  else event->is_over->store(true);
+  if (Worker* worker = worker_of(stream)) worker->add_last_use([is_over = event->is_over] { set(*is_over); });
+  else set(*event->is_over);
   return event;
 }
 

@@ -180,6 +180,15 @@ TEST(Verdict, WhatAllHaveCalledIsNotGrave) {
   EXPECT_FALSE(verdict.is_grave);
 }
 
+TEST(Verdict, NamesTheCallsThatRanksLackBeforeThoseThatAllHaveMade) {
+  const auto two = all_reduce_of(2);
+  const auto of_rank = [&](int rank) { return Rank(rank, 2).waits("tp", {}).waits("cp", two); };
+  const auto verdict = judge({of_rank(0).waits("dp", two), of_rank(1)});
+  EXPECT_EQ(verdict.findings.size(), 1U) << verdict.text();
+  EXPECT_CONTAINS(verdict.text(), "axis dp");
+  EXPECT_EQ(judge({of_rank(0), of_rank(1)}).findings.size(), 2U);
+}
+
 TEST(Verdict, ARankThatGaveUpWaitsAndOneThatCrashedHasCrashed) {
   const auto two = all_reduce_of(2);
   const auto verdict =

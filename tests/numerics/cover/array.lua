@@ -2,6 +2,7 @@
 --
 -- A dimension is {name, {value, ...}}, a combination {name = value, ...}. `is_allowed(combination)` also gets partial ones; it
 -- refuses those that no further values can make possible. All functions are pure: the same input gives the same combinations.
+local check = require "zt.check"
 local Dice = require "draw.dice"
 
 local array = {}
@@ -20,7 +21,8 @@ end
 
 local function key_of(one, a, other, b) return ("%s=%s %s=%s"):format(one, tostring(a), other, tostring(b)) end
 
--- Calls fn(key) for each pair of a combination that has values of both dimensions, with the value `name` has if it is given.
+-- Calls fn(key) for each pair of two dimensions of which a combination has values; if `name` is given, for those with that
+-- dimension.
 local function each_key(dimensions, combination, fn, name)
   for i, one in ipairs(dimensions) do
     for j = i + 1, #dimensions do
@@ -60,19 +62,16 @@ local function complete(dimensions, left, is_allowed, dice, combination)
   return true
 end
 
+-- Returns a combination with the values of `start`. Throws if there is none: `is_allowed` then allows too much.
 local function completed(dimensions, left, is_allowed, dice, start)
   for _ = 1, 100 do
     local combination = {}
     for name, value in pairs(start) do combination[name] = value end
     if complete(dimensions, left, is_allowed, dice, combination) then return combination end
   end
-end
-
-local function sorted_keys(from)
-  local keys = {}
-  for key in pairs(from) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
+  local parts = {}
+  for _, name in ipairs(check.sorted_keys(start)) do parts[#parts + 1] = name .. "=" .. tostring(start[name]) end
+  error("no combination has " .. table.concat(parts, " "), 0)
 end
 
 -- Returns the pairs that some combination has: {key = {name = value, name = value}}.
@@ -86,18 +85,16 @@ local function possible_pairs(dimensions, is_allowed)
 end
 
 --- Returns the number of pairs of values that can occur together.
-function array.pairs(dimensions, is_allowed) return #sorted_keys(possible_pairs(dimensions, is_allowed)) end
+function array.pairs(dimensions, is_allowed) return #check.sorted_keys(possible_pairs(dimensions, is_allowed)) end
 
---- Returns combinations that have each possible pair. Throws if a pair that `is_allowed` allows has no
---- combination: it then allows too much.
+--- Returns combinations that have each possible pair.
 function array.pairwise(dimensions, is_allowed, seed)
   local dice, left, found = Dice.new(seed), possible_pairs(dimensions, is_allowed), {}
-  for _, key in ipairs(sorted_keys(left)) do
+  for _, key in ipairs(check.sorted_keys(left)) do
     if left[key] then
       local best, most
       for _ = 1, 8 do
         local combination = completed(dimensions, left, is_allowed, dice, left[key])
-        if not combination then error("no combination has " .. key, 0) end
         local count = is_open(dimensions, left, combination)
         if not most or count > most then best, most = combination, count end
       end
@@ -135,15 +132,6 @@ function array.random(dimensions, is_allowed, seed, count)
   local dice, found = Dice.new(seed), {}
   for i = 1, count do found[i] = completed(dimensions, {}, is_allowed, dice, {}) end
   return found
-end
-
---- Returns the pairs that are possible and that no combination has.
-function array.missing(dimensions, is_allowed, combinations)
-  local left = possible_pairs(dimensions, is_allowed)
-  for _, combination in ipairs(combinations) do
-    each_key(dimensions, combination, function(key) left[key] = nil end)
-  end
-  return sorted_keys(left)
 end
 
 return array

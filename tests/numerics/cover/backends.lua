@@ -15,12 +15,13 @@ local RANKS, CASES, SEED = 4, 4, 5
 assert(zt.world.size == RANKS, "run it under mpirun on 4 ranks")
 zt.set_log_level "error"
 
--- Returns a run's function of a case's script, which describes the case and does not run it.
+-- Stands for the library of random cases: it returns the described case instead of running it.
 local held = setmetatable({case = function(case)
   case.parts = layouts.size(case.layout)
   return case
 end}, {__index = random})
 
+-- Returns the case that a script describes.
 local function described(script)
   local code = script:gsub('dofile "tests/numerics/random/case.lua"', "...", 1)
   return assert(loadstring(code, "=case"))(held)
@@ -34,6 +35,7 @@ local function wanted()
     local all = sizes.tp * sizes.cp * sizes.dp * sizes.pp * sizes.ep
     if all == RANKS and sizes.tp * sizes.cp >= 2 and #found < CASES then found[#found + 1] = combination end
   end
+  assert(#found == CASES, "too few of the drawn combinations need all ranks")
   return found
 end
 

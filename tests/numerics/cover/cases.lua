@@ -23,8 +23,11 @@ end
 -- The layers of the second block's MLP, in place of that of an nn.block.
 local inner = {}
 
-function inner.lua(seed)
-  return {stream.lua_mlp("mlp", HIDDEN, 7, seed), stream.token_mean("mean", HIDDEN, seed + 5), stream.pair("pair", HIDDEN, 10)}
+function inner.lua(seed, dropout)
+  return {
+    stream.lua_mlp("mlp", HIDDEN, 7, seed, dropout), stream.token_mean("mean", HIDDEN, seed + 5),
+    stream.running_mean("sums", HIDDEN, seed + 6, dropout), stream.pair("pair", HIDDEN, 10),
+  }
 end
 
 function inner.experts(seed)
@@ -43,7 +46,7 @@ local function items_of(of, seed)
     items[2] = stream.block("two", HIDDEN, how)
     return items
   end
-  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed))) do items[#items + 1] = item end
+  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed, of.dropout))) do items[#items + 1] = item end
   return items
 end
 
@@ -55,7 +58,12 @@ end
 -- The tokens of the last rank, as ranges {first, last}.
 local function last_ranks_tokens(of, cp)
   if of.context:find "contiguous" then return {share(of.tokens, cp, cp - 1)} end
-  return {share(of.tokens, 2 * cp, cp - 1), share(of.tokens, 2 * cp, cp)}
+  local before, after = 0, 0 -- the halves that the other ranks have
+  for rank = 0, cp - 2 do
+    local first, last = unpack(share(of.tokens, cp, rank))
+    before, after = before + math.ceil((last - first + 1) / 2), after + math.floor((last - first + 1) / 2)
+  end
+  return {{before, of.tokens - after - 1}}
 end
 
 local function layout_of(of, sizes)

@@ -3,6 +3,13 @@ local draw_layout = require "draw.layout"
 
 local counts = {}
 
+-- Features that show in the code of a layer, by patterns.
+local OF_CODE = {
+  ["tiled layer"] = "tile = [1-9]", ["sliding window"] = "window = [1-9]", ["norm of heads"] = "qk_norm = true",
+  ["bias of queries, keys and values only"] = "qkv_bias = true", ["scaled rotary angles"] = "rope_scaling =",
+  ["some key heads at once"] = 'context%("%a+", [1-9]',
+}
+
 local function items_of(case, found)
   local uses = {}
   for _, item in ipairs(case.items) do
@@ -15,13 +22,19 @@ local function items_of(case, found)
     end
     if item.kind == "mixture" and found.mixture then found["several routers"] = true end
     if item.kind == "mixture" then found.mixture = true end
-    if item.code and item.code:find "tile =" then found["tiled layer"] = true end
     if item.kind == "mixture" and item.code:find "select =" then found["choice of experts of its own"] = true end
+    for feature, pattern in pairs(OF_CODE) do
+      if item.code and item.code:find(pattern) then found[feature] = true end
+    end
+    local method = case.cut and item.code and item.code:match 'context%("(%a+)"'
+    if method then found["tokens in shares, by " .. method] = true end
   end
   found.mixture = nil
   found["tied head"] = case.is_tied
   found["tiled head"] = case.head_tile ~= nil
-  found["tokens of the stream in shares"] = case.cut and case.cut.sequence
+  found["tokens of the residual stream in shares"] = case.cut and case.cut.sequence
+  if case.cut then found["layout of tokens " .. case.cut.layout] = true end
+  found["learned positions"] = case.positions ~= nil
   found["packed documents"] = case.packed
 end
 

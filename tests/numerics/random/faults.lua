@@ -2,7 +2,11 @@
 --- The product has no part in this.
 local zt = require "zt"
 local nn = require "zt.nn"
+local check = require "zt.check"
+local draw_layout = require "draw.layout"
 local placements = require "placements"
+
+local size, data_ranks = draw_layout.size, draw_layout.data_ranks
 
 local faults = {active = nil}
 
@@ -58,21 +62,13 @@ local function around_norm(first, last, is_one)
   end, {first, last})
 end
 
-local function size(layout, wanted)
-  for _, axis in ipairs(layout.axes or {}) do
-    if axis[1] == wanted then return axis[2] end
-  end
-  return 1
-end
-
-local function data_ranks(layout) return size(layout, "dp") * size(layout, "ep") * size(layout, "replica") end
-
 local function has_whole_sums(case)
   local shard = case.layout.shard
   return shard and shard.stage <= 1 and shard.reduce_every == "step" and not case.second
 end
 
--- By name: fits(case), whether a case can show it; plant(program, mesh, layout), or layer(h, ctx), the wrong form of the layer.
+-- By name: fits(case), whether a case can show it; plant(layout), which returns a pass, or layer(h, ctx or mask), the wrong form
+-- of the layer.
 faults.list = {}
 
 local function leave_out_a_sum()
@@ -259,12 +255,7 @@ function faults.nn()
 end
 
 --- Returns the names in order.
-function faults.names()
-  local names = {}
-  for name in pairs(faults.list) do names[#names + 1] = name end
-  table.sort(names)
-  return names
-end
+function faults.names() return check.sorted_keys(faults.list) end
 
 --- Returns the program with the fault.
 function faults.plant(name, program, layout)

@@ -152,8 +152,8 @@ function layers.cut(mesh, how, layout)
   return tp, tp and how.sequence or nil, context, layout.selective and "selective" or nil, tp and layout.overlap
 end
 
---- A gated MLP in Lua whose `inner` columns are cut over the axis `tp`, if it is given.
-function layers.cut_mlp(tp, hidden, inner, seed)
+--- A gated MLP in Lua, with dropout of its `inner` columns, which are cut over the axis `tp`, if it is given.
+function layers.cut_mlp(tp, hidden, inner, seed, dropout)
   local function param(shape, number, dim, groups)
     local whole = values(shape, seed + number, 0.5)
     return tp and {values = whole, cut = {axis = tp, dim = dim, groups = groups}} or whole
@@ -164,7 +164,8 @@ function layers.cut_mlp(tp, hidden, inner, seed)
               down = param({hidden, inner}, 3, 1)},
     forward = function(self, h, ctx)
       local both, own = zt.linear(tp and ctx:copy_to(tp, h) or h, self.up, self.bias), self.bias:size(0) / 2
-      local part = zt.linear(zt.silu(both:narrow(2, 0, own)) * both:narrow(2, own, own), self.down)
+      local gated = zt.silu(both:narrow(2, 0, own)) * both:narrow(2, own, own)
+      local part = zt.linear(ctx:dropout(gated, dropout, tp and {axis = tp, columns = inner}), self.down)
       return tp and ctx:reduce_from(tp, part) or part
     end,
   }
@@ -190,6 +191,21 @@ function layers.token_mean(context, hidden, seed)
       local sum = h:sum(1, true)
       if not axis then return h + (sum / h:size(1) * self.w):tanh() end
       return h + (ctx:copy_to(axis, ctx:reduce_from(axis, sum)) / ctx.tokens.total * self.w):tanh()
+    end,
+  }
+end
+
+--- h + tanh(w * the mean of the tokens up to this one), with dropout of tokens. `context`: how tokens are cut, or nil.
+function layers.running_mean(context, hidden, seed, dropout)
+  return nn.layer{
+    kind = "running_mean", context = context and {axis = context.axis, layout = context.layout},
+    params = {w = values({hidden}, seed, 0.8)},
+    forward = function(self, h, ctx)
+      local all = ctx:gather_tokens(h, "in_parts")
+      local count = (zt.arange(all:size(1), {dtype = h:dtype(), device = h:device()}) + 1):view{1, -1, 1}
+      local mean = ctx:own_tokens(all:cumsum(1) / count) * self.w
+      local kept = ctx:dropout(zt.ones_like(h:select(2, 0)), dropout, {tokens = true})
+      return h + mean:tanh() * kept:unsqueeze(-1)
     end,
   }
 end

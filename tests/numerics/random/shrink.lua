@@ -1,6 +1,7 @@
 --- Makes a failing case smaller: halves the model and the layout, and leaves out what is not needed, while the case still fails
 --- in the same way.
 local zt = require "zt"
+local check_options = require "zt.check"
 local draw_layout = require "draw.layout"
 
 local shrink = {}
@@ -61,6 +62,14 @@ local function take_tiles(small)
   return take(small, ", [mlp_]*tile = %d") or is_head_tiled
 end
 
+local function take_sequence(small)
+  if not (small.cut and small.cut.sequence) then return false end
+  small.cut.sequence = false
+end
+
+-- Options of attention that a failure may not need.
+local OF_ATTENTION = {", window = %d+", ", rope_scaling = %b{}", ", qk_norm = true", ", qkv_bias = %a+"}
+
 -- Keeps the numbers of empty pieces in range.
 local function fit(small)
   local pieces, empty = #small.rows * draw_layout.data_ranks(small.layout), {}
@@ -88,17 +97,12 @@ local function set_axis(small, name, size)
   fit(small)
 end
 
-local function sorted_keys(from)
-  local keys = {}
-  for key in pairs(from) do keys[#keys + 1] = key end
-  table.sort(keys)
-  return keys
-end
-
 local function add_layouts(case, candidates)
   local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
   try(take_choices)
   try(take_tiles)
+  try(take_sequence)
+  for _, pattern in ipairs(OF_ATTENTION) do try(function(small) return take(small, pattern) end) end
   for _, axis in ipairs(case.layout.axes or {}) do
     local name, size = axis[1], axis[2]
     if not case.second then
@@ -118,7 +122,7 @@ local function add_layouts(case, candidates)
       small.layout[key] = nil
     end)
   end
-  for _, key in ipairs(sorted_keys(case.layout.shard or {})) do
+  for _, key in ipairs(check_options.sorted_keys(case.layout.shard or {})) do
     local is_fixed = key == "stage" or key == "reduce_every" -- it decides about the order of sums
     if not is_fixed then try(function(small) small.layout.shard[key] = nil end) end
   end
@@ -167,7 +171,7 @@ local function fewest_tokens(case)
 end
 
 local function add_options(case, candidates)
-  for _, key in ipairs(sorted_keys(simpler)) do
+  for _, key in ipairs(check_options.sorted_keys(simpler)) do
     local value = simpler[key]
     local is_simple = case[key] == nil or case[key] == value or (type(value) == "table" and #case[key] == 0)
     if key == "optimizer" then is_simple = case.optimizer[1] == "sgd" end

@@ -113,6 +113,10 @@ function suite.run_here(count, case_at, backend)
     end
     if draw_layout.ranks(case.layout) == zt.world.size then cases[#cases + 1] = case end
   end
+  if #cases == 0 then
+    print(("none of %d cases is for %d ranks: run more of them (--count)"):format(count, zt.world.size))
+    return false
+  end
   return suite.run(#cases, function(i) return cases[i] end, {check = oracle.check_here})
 end
 

@@ -116,8 +116,10 @@ local function add_layers(dice, case, most)
   local function add(item) table.insert(items, dice:between(1, #items + 1), item) end
   if dice:one_in(2) then add(stream.block("inner_block", hidden, draw_attention(dice, most, true))) end
   if dice:one_in(3) then add(stream.pair("cut_pair", hidden, dice:between(4, 9))) end
-  if dice:one_in(3) then add(stream.lua_mlp("cut_mlp", hidden, dice:between(4, 7), dice:below(1000))) end
+  local function dropout() return dice:pick{0, 0, 0.1} end
+  if dice:one_in(3) then add(stream.lua_mlp("cut_mlp", hidden, dice:between(4, 7), dice:below(1000), dropout())) end
   if dice:one_in(3) or not knows_context(items) then add(stream.token_mean("cut_mean", hidden, dice:below(1000))) end
+  if dice:one_in(4) then add(stream.running_mean("cut_sums", hidden, dice:below(1000), dropout())) end
 end
 
 -- Puts the layers that are there between the halves of a block, where they see all tokens, after a block that sees some of them.

@@ -55,8 +55,8 @@ function stream.around(name, hidden, how, inner)
 end
 
 --- Returns the item of an MLP in Lua.
-function stream.lua_mlp(name, hidden, inner, seed)
-  local code = ("layers.cut_mlp(tp, %d, %d, %d)"):format(hidden, inner, seed)
+function stream.lua_mlp(name, hidden, inner, seed, dropout)
+  local code = ("layers.cut_mlp(tp, %d, %d, %d, %.14g)"):format(hidden, inner, seed, dropout)
   return {name = name, kind = "cut mlp in Lua", positions = 1, code = code}
 end
 
@@ -70,6 +70,14 @@ function stream.token_mean(name, hidden, seed)
   return {
     name = name, kind = "mean of cut tokens", positions = 1,
     code = ('layers.token_mean(context("ring"), %d, %d)'):format(hidden, seed),
+  }
+end
+
+--- Returns the item of a layer that gathers the tokens of a sample and has a result for each of its own.
+function stream.running_mean(name, hidden, seed, dropout)
+  return {
+    name = name, kind = "running mean of cut tokens", positions = 1,
+    code = ('layers.running_mean(context("gather"), %d, %d, %.14g)'):format(hidden, seed, dropout),
   }
 end
 
