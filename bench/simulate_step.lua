@@ -15,7 +15,7 @@ local o = zt.cli{
     {"tp", 1, "ranks that share matrices", at_least = 1},
     {"sequence_parallel", false, "they share the tokens between the matrices, too"},
     {"cp", 1, "ranks that share the tokens of samples", at_least = 1},
-    {"method", "ring", "of attention over these", one_of = {"ring", "gather", "ulysses"}},
+    {"method", "ring", "how they exchange what attention needs", one_of = {"ring", "gather", "ulysses"}},
     {"rounds", 5, "rounds of costs and steps in alternation", at_least = 1},
     {"steps", 3, "steps of each in a round", at_least = 1},
     {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16"}},

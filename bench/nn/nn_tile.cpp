@@ -73,7 +73,7 @@ void tiles(benchmark::State& state, const MakeTiled& make, at::ScalarType dtype,
 
 void add_tiles(const std::string& name, const MakeTiled& make) {
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    for (const int64_t tile : {256, 512}) {
+    for (const int64_t tile : {256, 512, 1024}) {
       benchmark::RegisterBenchmark((name + (dtype == at::kFloat ? "/fp32/" : "/bf16/") + std::to_string(tile)).c_str(),
                                    [=](benchmark::State& state) { tiles(state, make, dtype, tile); })
           ->Unit(benchmark::kMillisecond)

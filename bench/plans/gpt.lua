@@ -20,7 +20,7 @@ local o = zt.cli{
     {"tp", 1, "ranks that share matrices", at_least = 1},
     {"sequence_parallel", false, "they share the tokens between the matrices, too"},
     {"cp", 1, "ranks that share the tokens of samples", at_least = 1},
-    {"method", "ring", "of attention over these", one_of = {"ring", "gather", "ulysses"}},
+    {"method", "ring", "how they exchange what attention needs", one_of = {"ring", "gather", "ulysses"}},
     {"ep", 1, "ranks that share experts", at_least = 1},
     {"pp", 1, "ranks of a pipeline", at_least = 1},
     {"chunks", 1, "stages per rank; above 1, the schedule is interleaved", at_least = 1},
@@ -34,6 +34,9 @@ local o = zt.cli{
   },
 }
 
+if o.experts > 0 and (o.ffn == 0 or o.tile > 0) then
+  error("--experts needs --ffn, the columns inside an expert, and takes no --tile", 0)
+end
 local mesh = comm.mesh{pp = o.pp, dp = -1, ep = o.ep, cp = o.cp, tp = o.tp}
 local is_llama = o.family == "llama"
 local function experts()
@@ -47,7 +50,7 @@ local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, kv_heads = o.kv_heads > 0 and o.kv_heads or nil,
   ffn = o.ffn > 0 and o.ffn or nil, vocab = o.vocab, seq = o.seq, family = o.family,
   tensor = mesh.tp, sequence_parallel = o.sequence_parallel, context = {axis = mesh.cp, method = o.method},
-  recompute = o.selective and "selective" or nil, head_tile = o.tile, mlp_tile = o.experts == 0 and o.tile or 0,
+  recompute = o.selective and "selective" or nil, head_tile = o.tile, mlp_tile = o.tile,
   mlp = o.experts > 0 and experts or nil,
 }
 local program = zt.program(model, {micro_batches = o.micro_batches, precision = o.precision})

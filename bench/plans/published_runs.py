@@ -64,8 +64,8 @@ ASYNC_TP = "torchtitan, benchmarks/asyncTP_llama3_h100_2025-06_torchtitan.md"
 MCORE_MOE = "Megatron-LM, megatron/core/transformer/moe/README.md (2025)"
 
 # model, machine, GPUs, ZeRO stage, tokens per sample, samples per GPU and micro-batch, micro-batches, whether all blocks are
-# recomputed, tokens per second and GPU as published, source. The last two are bounds from below, and their samples per GPU and
-# micro-batch are guesses.
+# recomputed, tokens per second and GPU as published, source. Those of "GPT-2 1.5B" and "GPT-2 13B" are bounds from below,
+# and their samples per GPU and micro-batch are guesses.
 RUNS = [
     ("MPT 7B", "a100", 8, 3, 2048, 6, 2, False, 4641, FOUNDRY),
     ("MPT 7B", "a100", 16, 3, 2048, 16, 1, True, 3645, FOUNDRY),

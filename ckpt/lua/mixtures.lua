@@ -74,6 +74,9 @@ end
 function mixtures.read_qwen3_moe(reader, options)
   reader:check_fixed{{"attention_bias", false, Reader.NO_MLP_BIAS}}
   if reader:truth("use_sliding_window", false) then
+    if reader.config.sliding_window == nil then
+      reader:refuse("use_sliding_window", true, "'sliding_window' is missing: get the file again or correct it")
+    end
     options.window = windows.of_all(reader, options.seq)
     local first = reader:get("max_window_layers", "number", "a whole number", 0)
     if options.window and first > 0 then

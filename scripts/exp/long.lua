@@ -40,9 +40,12 @@ local o = zt.cli{
 }
 local mesh = comm.mesh{dp = -1, cp = o.cp} -- neighbouring ranks share a sequence
 if o.batch % mesh.dp.size ~= 0 then
-  error(("--batch %d does not divide into %d data-parallel ranks"):format(o.batch, mesh.dp.size), 0)
+  error(("--batch %d does not divide into %d data-parallel ranks: give a multiple of %d"):format(o.batch, mesh.dp.size,
+                                                                                             mesh.dp.size), 0)
 end
-if o.seq % 2 ~= 0 then error(("--seq %d is odd: the second half of a sample repeats the first"):format(o.seq), 0) end
+if o.seq % 2 ~= 0 then
+  error(("--seq %d is odd, and the second half of a sample repeats the first: give an even number"):format(o.seq), 0)
+end
 
 local model = nn.gpt{
   layers = o.layers, hidden = o.hidden, heads = o.heads, vocab = VOCAB, seq = o.seq, family = "llama", seed = SEED,

@@ -24,7 +24,8 @@ local o = zt.cli{name = "tensor_parallel", about = "Cuts an MLP written in Lua o
 }}
 local mesh = comm.mesh{dp = -1, tp = o.tp} -- neighbouring ranks share the matrices
 if o.batch % mesh.dp.size ~= 0 then
-  error(("--batch %d does not divide into %d data-parallel ranks"):format(o.batch, mesh.dp.size), 0)
+  error(("--batch %d does not divide into %d data-parallel ranks: give a multiple of %d"):format(o.batch, mesh.dp.size,
+                                                                                             mesh.dp.size), 0)
 end
 
 -- Returns a gated linear unit (Dauphin et al. 2017): down(value * sigmoid(gate)). `up` has the rows of the values, then those of

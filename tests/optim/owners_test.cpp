@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "model/build/unit_build.h"
 #include "model/tensor_owners.h"
-#include "model/unit_build.h"
 #include "tensor/muon.h"
 
 namespace zt::optim::test {

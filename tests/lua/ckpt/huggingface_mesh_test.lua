@@ -3,7 +3,8 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local ckpt, comm, moe, nn, zero = require "zt.ckpt", require "zt.comm", require "zt.moe", require "zt.nn", require "zt.zero"
+local ckpt, comm, moe, nn = require "zt.ckpt", require "zt.comm", require "zt.moe", require "zt.nn"
+local pipe, zero = require "zt.pipe", require "zt.zero"
 local huggingface = require "zt.ckpt.huggingface"
 local command = require "support.command" "ckpt"
 local models = require "support.huggingface_models"
@@ -14,6 +15,7 @@ local ranks, rank = zt.world.size, zt.world.rank
 local meshes = {comm.mesh{dp = 1, cp = 1, tp = -1}}
 if ranks > 1 then meshes[2] = comm.mesh{dp = 1, cp = ranks, tp = 1} end
 if ranks == 4 then meshes[3] = comm.mesh{dp = 1, cp = 2, tp = 2} end
+local staged = ranks == 4 and comm.mesh{pp = 2, dp = 1, cp = 1, tp = 2} -- with a pipeline
 
 -- Families whose blocks are all dense; mixtures have no cut experts here.
 local DENSE = {"gpt2", "llama", "llama3", "mistral", "qwen2", "qwen3"}
@@ -45,7 +47,9 @@ end
 
 -- Returns a trainer that evaluates a model, with the imported parameters.
 local function trainer_of(model, mesh, precision, folder)
-  local program = zt.program(model, {precision = precision, mesh = mesh}):apply(zero.shard{axis = mesh.dp, stage = 1})
+  local program = zt.program(model, {precision = precision, mesh = mesh})
+  if mesh == staged then program = program:apply(pipe.split{axis = mesh.pp}) end
+  program = program:apply(zero.shard{axis = mesh.dp, stage = 1})
   local trainer = zt.trainer(program)
   ckpt.load(folder, {model = trainer}, {mesh = mesh})
   return trainer
@@ -128,7 +132,8 @@ end
 function TestExport:test_checkpoints_hold_whole_tensors()
   for _, name in ipairs{"llama3", "mistral", "qwen2", "qwen3", "mixtral_window", "qwen3_moe"} do
     local folder, options = imported(name), huggingface.options(models.config_of(name))
-    for _, mesh in ipairs(meshes) do
+    for number = 1, #meshes + (staged and 1 or 0) do
+      local mesh = meshes[number] or staged
       if has_heads(options, mesh) then
         local trainer = trainer_of(moe.gpt(on_mesh(options, mesh)), mesh, "fp32", folder)
         local again = temporary()

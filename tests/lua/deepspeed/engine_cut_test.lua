@@ -140,6 +140,15 @@ function TestCut:test_a_mesh_of_the_script()
                             engine_of, "tensor_parallel: {autotp_size: 7}", {mesh = mesh})
   lu.assertErrorMsgContains("sequence_parallel_size = 2, but the axis cp of the mesh has 1 ranks", engine_of,
                             "sequence_parallel_size: 2", {mesh = mesh})
+  if shared == 1 then return end
+  for keys, message in pairs{
+    ["tp_overlap_comm: true}"] = "asks for tensor_parallel.tp_overlap_comm, which the model's layers must take",
+    ["}, activation_checkpointing: {partition_activations: true}"] = "asks for sequence parallelism (partition_activations",
+    ["}, expert_parallel: {enabled: true, expert_tensor_parallel_size: %d}"] = "the model's experts must be cut",
+  } do
+    lu.assertErrorMsgContains(message, engine_of, ("tensor_parallel: {autotp_size: %d, " .. keys):format(shared, shared),
+                              {mesh = mesh, model = whole})
+  end
 end
 
 -- Experts whose matrices the ranks share. With the key, each MLP is cut; without it, experts are whole on the ranks of tp.

@@ -160,8 +160,8 @@ local TestRefusals = {}
 local function router(options) return moe.router(merged({hidden = HIDDEN, experts = EXPERTS}, options)) end
 
 function TestRefusals:test_routers_of_cut_tokens()
-  fails("moe.router.context: option 'axis' is missing", router, {context = {layout = "balanced"}})
-  fails("moe.router.context.layout must be one of", router, {context = {axis = tokens_mesh.cp, layout = "zigzag"}})
+  fails("context: option 'axis' is missing", router, {context = {layout = "balanced"}})
+  fails("context.layout must be one of", router, {context = {axis = tokens_mesh.cp, layout = "zigzag"}})
   if ranks == 1 then return end
   local context = {axis = tokens_mesh.cp}
   fails("moe.router: capacity needs all tokens of a sample on one rank, and they are cut over the ranks of axis 'cp'", router,

@@ -222,17 +222,16 @@ end
 -- Whole tensors are saved, and those of the optimizer and the router's bias with them.
 function TestMoeCut:test_checkpoints_load_on_other_layouts()
   local options, folder = MODELS[2], temporary()
-  local results, saved = train(options, meshes[1], {stage = 2})
+  local _, saved = train(options, meshes[1], {stage = 2})
   ckpt.save(folder, {model = saved}, {step = 4, async = false})
   for number, mesh in ipairs(meshes) do
     local program = program_of(options, mesh, {stage = number % 4, sequence_parallel = mesh.tp.size > 1 or nil})
     local loaded = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, clip = 0.5})
     ckpt.load(folder, {model = loaded})
-    one_rank.assert_same_tensors(loaded, saved, 1e-300, "mesh " .. number)
+    one_rank.assert_same_tensors(loaded, saved, 0, "mesh " .. number)
     local loss = loaded:evaluate(batch(9, mesh:join{"dp", "ep"}, options)).loss
     lu.assertAlmostEquals(loss / saved:evaluate(batch(9, meshes[1]:join{"dp", "ep"}, options)).loss, 1, 1e-12)
   end
-  lu.assertEquals(#results, 4)
 end
 
 -- In the mode generate each rank has whole samples.

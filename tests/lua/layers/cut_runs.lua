@@ -67,7 +67,7 @@ function cut_runs.compare_with_one_rank(more)
     local wanted, alone = cut_runs.train(options)
     for number, mesh in ipairs(cut_runs.meshes()) do
       local stages = number == 4 and mesh.pp or nil
-      if options.heads >= mesh.tp.size and not (stages and options.dropout) then
+      if options.heads >= mesh.tp.size then
         for stage = 0, 3 do
           local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
           local results, trainer = cut_runs.train(options, mesh, {stage = stage, recompute = stage == 2, stages = stages,

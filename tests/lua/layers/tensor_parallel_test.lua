@@ -108,7 +108,6 @@ function TestTensorParallel:test_refusals()
   end)
 end
 
--- The losses of one copy count, but what is not finite on another one is found, too.
 -- Without `samples`, COUNT would take all its ranks for ones with other samples.
 function TestTensorParallel:test_refuses_a_program_that_counts_samples_twice()
   if ranks == 1 then return end
@@ -120,6 +119,7 @@ function TestTensorParallel:test_refuses_a_program_that_counts_samples_twice()
     program:with_actions(text), {optimizer = optim.sgd{lr = 1}})
 end
 
+-- The losses of one copy count, but what is not finite on another one is found, too.
 function TestTensorParallel:test_finds_what_is_not_finite_on_any_rank()
   if ranks == 1 then return end
   local mesh, step = meshes[1], 0

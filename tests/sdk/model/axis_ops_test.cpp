@@ -101,9 +101,10 @@ std::vector<Case> cases(int ranks, std::vector<int64_t> shape, int64_t dim, at::
       {"scatter_to", same, [=](const auto& inputs, int rank) { return part(inputs.front(), rank); },
        [=](Context& context, const at::Tensor& x) { return scatter_to(context, "tp", x, dim); }, true},
       {"gather_from alike", cut, joined,
-       [=](Context& context, const at::Tensor& x) { return gather_from(context, "tp", x, dim, total, Use::alike); }, false, true},
+       [=](Context& context, const at::Tensor& x) { return gather_from(context, "tp", x, dim, total, GatherUse::alike); }, false,
+       true},
       {"gather_from in_parts", cut, joined,
-       [=](Context& context, const at::Tensor& x) { return gather_from(context, "tp", x, dim, total, Use::in_parts); }},
+       [=](Context& context, const at::Tensor& x) { return gather_from(context, "tp", x, dim, total, GatherUse::in_parts); }},
       {"reduce_scatter_to", other, [=](const auto& inputs, int rank) { return part(sum_of(inputs), rank); },
        [=](Context& context, const at::Tensor& x) { return reduce_scatter_to(context, "tp", x, dim - 3); }},
   };
@@ -123,6 +124,14 @@ TEST(AxisOps, AreTheFunctionsOfOneRank) {
           check(each, comm);
       }
     }
+  });
+}
+
+// Equal shares that are not one after the other in memory, and large: one collective for each index of the dims before.
+TEST(AxisOps, MoveLargeSharesToTheirPlaces) {
+  on_ranks([](Communicator& comm) {
+    for (const Case& each : cases(comm.size(), {3, 12, 8192}, 1, at::kDouble)) check(each, comm);
+    for (const Case& each : cases(comm.size(), {2, 2, 12 << 12}, 2, at::kDouble)) check(each, comm);
   });
 }
 
@@ -166,7 +175,7 @@ TEST(AxisOps, CountTheBytesOfRings) {
     };
     const at::Tensor all = numbers({12, 5}, 0), mine = numbers({12 / ranks, 5}, 0);
     EXPECT_EQ(bytes_of([&](Context& c) { reduce_from(c, "tp", all); }), std::pair(2 * 60 * 8 * others / ranks, int64_t{0}));
-    EXPECT_EQ(bytes_of([&](Context& c) { gather_from(c, "tp", mine, 0, 12, Use::alike); }),
+    EXPECT_EQ(bytes_of([&](Context& c) { gather_from(c, "tp", mine, 0, 12, GatherUse::alike); }),
               std::pair(60 * 8 * others / ranks, int64_t{0}));
     EXPECT_EQ(bytes_of([&](Context& c) { reduce_scatter_to(c, "tp", all, 0); }), std::pair(60 * 8 * others / ranks, int64_t{0}));
     const at::Tensor heads = numbers({12 / ranks, 12}, 0);
@@ -181,7 +190,7 @@ TEST(AxisOps, RefuseOtherShares) {
     RankContext context(comm);
     const at::Tensor x = numbers({30, 2}, 0);
     EXPECT_SAYS(fmt::format("gather_from over 'tp': the share of 29 of rank {} of {}", comm.rank(), comm.size()),
-                gather_from(context, "tp", x, 0, 29, Use::alike));
+                gather_from(context, "tp", x, 0, 29, GatherUse::alike));
     EXPECT_SAYS("scatter_to over 'tp': there is no dim 2", scatter_to(context, "tp", x, 2));
     EXPECT_SAYS("joined_dim and cut_dim are both 1", all_to_all(context, "tp", x, 1, 1, 2));
   });

@@ -1,5 +1,5 @@
 // Unit buffers: which communicator each comes from.
-#include "model/unit_build.h"
+#include "model/build/unit_build.h"
 
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>

@@ -99,11 +99,16 @@ local function check_experts(options, experts, sizes)
   end
   if type(options.model) == "function" then return end
   if not options.mesh and experts.size > 1 then
-    fail("expert_parallel.autoep_size = %d: the model's experts need the mesh: give model = function(mesh, experts) that returns "
-      .. "the model, with axis = mesh.ep in moe.layers; or give your own mesh, too", experts.size)
+    fail("expert_parallel.autoep_size = %d: the model's experts need the mesh: give model = function(mesh, experts, cut) that "
+      .. "returns the model, with axis = mesh.ep in moe.layers; or give your own mesh, too", experts.size)
   end
   if experts.top_k or next(experts.router) then
-    fail "expert_parallel has options of the router, which the model's layers must take: give model = function(mesh, experts)"
+    fail("expert_parallel has options of the router, which the model's layers must take: give model = function(mesh, experts, "
+      .. "cut)")
+  end
+  if experts.tensor_size > 1 then
+    fail("expert_parallel.expert_tensor_parallel_size = %d: the model's experts must be cut: give model = function(mesh, "
+      .. "experts, cut), with tensor = experts.tensor in moe.layers; or leave the key out", experts.tensor_size)
   end
 end
 
@@ -111,7 +116,15 @@ end
 -- has.
 function meshes.check_model(options, config, sizes)
   if config.experts then check_experts(options, config.experts, sizes) end
-  if type(options.model) == "function" or options.mesh then return end
+  if type(options.model) == "function" then return end
+  local tensor = config.tensor or {}
+  if tensor.sequence_parallel ~= nil or tensor.overlap ~= nil then
+    fail("the configuration asks for %s, which the model's layers must take: give model = function(mesh, experts, cut), with %s "
+      .. "in nn.gpt; or leave the key out", tensor.overlap ~= nil and "tensor_parallel.tp_overlap_comm"
+      or "sequence parallelism (partition_activations, pipe_partitioned or grad_partitioned)",
+      tensor.overlap ~= nil and "overlap = cut.overlap" or "sequence_parallel = cut.sequence_parallel")
+  end
+  if options.mesh then return end
   for _, name in ipairs {"tp", "cp"} do
     if sizes[name] > 1 then
       fail("%s = %d: the layers say how they are cut: give model = function(mesh, experts, cut) that returns the model, with %s "
