@@ -140,8 +140,23 @@ const NcclApi& load_nccl() {
   return api;
 }
 
+void NcclApi::Retired::add(ncclComm_t comm, at::Device device) {
+  const std::lock_guard lock(mutex_);
+  by_device_[device].comms.push_back(comm);
+}
+
+void NcclApi::Retired::add_memory(void* memory, at::Device device) {
+  const std::lock_guard lock(mutex_);
+  by_device_[device].memory.push_back(memory);
+}
+
+NcclApi::Retired::OfDevice NcclApi::Retired::take(at::Device device) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(by_device_[device], {});
+}
+
 void free_retired(const NcclApi& api, const StreamApi& streams) {
-  const NcclApi::Retired retired = std::exchange(*api.retired, {});
+  const auto retired = api.retired->take(streams.device());
   for (const ncclComm_t comm : retired.comms) api.comm_destroy(comm);
   if (retired.memory.empty()) return;
   // Unlike LibTorch's allocator, NCCL gives the memory back to the driver at once, even if the device still uses it.

@@ -8,6 +8,8 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
+#include <unordered_map>
 #include <vector>
 
 namespace zt::comm {
@@ -38,15 +40,26 @@ struct NcclApi {
 
   // Communicators and memory that are no longer used. To free them, CUDA waits for all work of the device. If a garbage
   // collection freed them within a step, that work could wait for a peer, and the peer for this rank. So free_retired frees them
-  // later: before a communicator is made, and before memory is allocated.
-  struct Retired {
-    std::vector<ncclComm_t> comms;
-    std::vector<void*> memory;
+  // later: before a communicator is made, and before memory is allocated. Thread-safe: ranks may be threads, with a GPU each.
+  class Retired {
+   public:
+    struct OfDevice {
+      std::vector<ncclComm_t> comms;
+      std::vector<void*> memory;
+    };
+    void add(ncclComm_t comm, at::Device device);
+    void add_memory(void* memory, at::Device device);
+    OfDevice take(at::Device device);
+
+   private:
+    std::mutex mutex_;
+    std::unordered_map<at::Device, OfDevice> by_device_;
   };
   std::shared_ptr<Retired> retired = std::make_shared<Retired>();
 };
 
 class StreamApi;
+// Frees what has retired on the device of `streams`.
 void free_retired(const NcclApi& api, const StreamApi& streams);
 
 // Returns the functions of libnccl.so.2, or of the library that the variable ZT_NCCL names. The first call opens it. Throws Fault

@@ -30,7 +30,7 @@ Link::~Link() {
   }
   // With outstanding operations, destroying it would wait for a peer that may be gone.
   if (outstanding_.empty()) {
-    api_.retired->comms.push_back(comm_);
+    api_.retired->add(comm_, streams_->device());
     streams_->give_back(stream_);
   } else {
     fail("it was closed while operations waited");

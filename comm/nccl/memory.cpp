@@ -21,7 +21,7 @@ at::Tensor allocate_nccl(const NcclApi& api, const StreamApi& streams, const std
     fault("NCCL has no {} of memory on {} for axis '{}': {}: free unused tensors, or take smaller buffers", human_bytes(bytes),
           device.str(), axis, api.get_error_string(result));
   }
-  const auto give_back = [retired = api.retired](void* data) { retired->memory.push_back(data); };
+  const auto give_back = [retired = api.retired, device](void* data) { retired->add_memory(data, device); };
   return at::from_blob(memory, shape, give_back, options, device).zero_();
 }
 

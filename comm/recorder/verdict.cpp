@@ -197,13 +197,21 @@ class VerdictBuilder {
       const Call& call = wait.record->call;
       alike[{wait.members, wait.record->turn, call.kind, is_collective(call.kind) ? -1 : wait.rank}].push_back(&wait);
     }
+    const bool is_late = std::ranges::any_of(inquiry_.waits(), [](const Wait& wait) { return !wait.missing.empty(); });
     for (const auto& [key, waits] : alike) {
+      if (is_late && all_have_called(*waits[0])) continue;
       verdict_.findings.push_back(wait_text(inquiry_, waits));
       for (const Wait* wait : waits) {
         const bool is_long = inquiry_.seconds_since(wait->rank, wait->record->started_ns) > kLongWait;
         verdict_.is_grave |= is_long && !wait->missing.empty();
       }
     }
+  }
+
+  // Whether nothing holds up the call of a wait but what holds up others, such as an operation before it on the same stream. It
+  // may also be over on a device without the host having looked yet.
+  bool all_have_called(const Wait& wait) const {
+    return wait.missing.empty() && wait.unknown.empty() && stopped_text(inquiry_, wait).empty();
   }
 
   void find_circles() {

@@ -26,7 +26,7 @@ class Router final : public Layer, public LayerExtras {
       : options_(std::move(options)),
         selection_(make_selection(options_)),
         weight_(make_weight("weight", options_)),
-        cut_(token_cut_of(options_.context)) {
+        cut_(options_.token_cut()) {
     if (options_.noise == Noise::noisy_top_k) noise_ = make_weight("noise", options_);
   }
 

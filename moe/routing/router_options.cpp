@@ -79,7 +79,7 @@ void check_router(const RouterOptions& o) {
     misuse("moe.router: losses.of = \"first\" is for tokens that choose: leave it out if experts choose");
   if (o.losses.per == BalanceOver::batch && o.losses.balance > 0 && o.batch_axes.empty())
     misuse("moe.router: a balancing loss per batch needs batch_axes, the mesh axes whose ranks have other tokens");
-  if (const auto cut = token_cut_of(o.context)) {
+  if (const auto cut = o.token_cut()) {
     o.check_cut_tokens(fmt::format("over the ranks of axis '{}'", cut->axis));
     if (std::ranges::find(o.batch_axes, cut->axis) != o.batch_axes.end())
       misuse("moe.router: batch_axes has '{}', the axis of `context`, over which sums go anyway: leave it out of batch_axes",

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "routing/token_axis.h"
 #include "zt/base/options.h"
+#include "zt/model/token_options.h"
 
 namespace zt::moe {
 
@@ -101,8 +101,8 @@ struct RouterOptions {
   double std = 0.02;                       // standard deviation of the initial weights
   std::optional<CapacityOptions> capacity;
   RouterLossOptions losses;
-  std::vector<std::string> batch_axes;      // mesh axes whose ranks have other tokens, for losses per batch
-  std::optional<TokenAxisOptions> context;  // how the model's layers cut the tokens of samples
+  std::vector<std::string> batch_axes;     // mesh axes whose ranks have other tokens, for losses per batch
+  std::optional<TokenCutOptions> context;  // how the model's layers cut the tokens of samples
   std::string mask = {};  // the batch field that says which tokens count; "none": all; empty: "loss_mask" or "padding", if given
 
   bool jitters() const { return noise == Noise::jitter || noise == Noise::jitter_gumbel_second; }
@@ -114,6 +114,8 @@ struct RouterOptions {
   // Throws Misuse if the router needs all tokens of a sample on one rank: of experts that choose, or for a capacity. `cut` says
   // how tokens are cut: "over the ranks of axis 'cp'".
   void check_cut_tokens(const std::string& cut) const;
+  // Returns what LayerExtras::token_cut returns.
+  std::optional<TokenCut> token_cut() const { return context ? token_cut_of(*context, "moe.router.context") : std::nullopt; }
   // Returns which promises about numbers these options give up, for LayerExtras::gives_up.
   std::vector<std::string> given_up() const;
 };

@@ -3,35 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <array>
 #include <cstdint>
-#include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "zt/base/options.h"
-#include "zt/comm/mesh.h"
 #include "zt/model/layer.h"
 
 namespace zt::moe {
-
-enum class TokenLayout : uint8_t { balanced, contiguous };
-constexpr auto words_of(TokenLayout) {
-  return std::array{"balanced", "contiguous"};
-}
-
-// The option `context` of a router: how the model's layers cut the tokens of samples.
-struct TokenAxisOptions {
-  std::shared_ptr<Axis> axis;
-  TokenLayout layout = TokenLayout::balanced;
-  std::vector<std::string> fields = TokenCut{}.fields;
-};
-const Schema<TokenAxisOptions>& schema_of(const TokenAxisOptions&);
-
-// Returns what LayerExtras::token_cut returns: nothing without options, or for an axis of one rank. Throws Misuse for a joined
-// axis.
-std::optional<TokenCut> token_cut_of(const std::optional<TokenAxisOptions>& options);
 
 // Returns whether this rank has some tokens of each sample only.
 bool has_cut_tokens(Context& context);

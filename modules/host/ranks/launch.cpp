@@ -1,5 +1,6 @@
 #include "launch.h"
 
+#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -93,6 +94,17 @@ std::vector<std::string> mpirun_arguments(int ranks, int cores, bool is_batch, c
   execvp(pointers[0], pointers.data());
   fault("cannot start mpirun ({}): install Open MPI and put it on PATH, or let the ranks be threads of one process: --threads {}",
         std::strerror(errno), ranks);
+}
+
+// LibTorch looks for its CUDA part once, when something first asks for it, as autograd does, also on the CPU. So where there is
+// an NVIDIA driver, that part is opened before a script begins, and never closed. A LibTorch for CPUs only has no such part.
+void open_torch_cuda() {
+  // How many streams a GPU executes independently of each other. By default it is 8, and a rank has a stream per communicator.
+  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
+  // The results are looked at, so neither call is the last thing that a function does. As a jump it would come from libc, which
+  // does not search this program's folders.
+  [[maybe_unused]] static const bool is_open =
+      dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
 }
 
 int run_process(const Paths& paths, const Script& script, const World& world) {
@@ -232,6 +244,7 @@ int launch(const Paths& paths, const Script& script, const LaunchOptions& option
     return run_process(paths, planned(script, options), world);
   }
   world.dry = options.is_dry;
+  open_torch_cuda();
   if (options.threads == 0) return run_process(paths, script, world);
   if (world.launch == Launch::mpi)
     misuse("--threads and mpirun exclude each other: ranks are threads of one process, or processes");

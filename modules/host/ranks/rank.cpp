@@ -4,7 +4,6 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Flags.h>
 #include <c10/util/Logging.h>
-#include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -47,17 +46,6 @@ void route_torch_messages(const World& world) {
   // Warnings may come until the thread ends, so the handler must live as long.
   static thread_local WarningLogger logger(world);
   c10::WarningUtils::set_warning_handler(&logger);
-}
-
-// LibTorch looks for its CUDA part once, when something first asks for it, as autograd does, also on the CPU. So where there is
-// an NVIDIA driver, that part is opened before the script begins, and never closed. A LibTorch for CPUs only has no such part.
-void open_torch_cuda() {
-  // How many streams a GPU executes independently of each other. By default it is 8, and a rank has a stream per communicator.
-  setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
-  // The results are looked at, so neither call is the last thing that a function does. As a jump it would come from libc, which
-  // does not search this program's folders.
-  [[maybe_unused]] static const bool is_open =
-      dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL) && dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL);
 }
 
 // Returns this rank's share of the machine's cores, but no more than the cores that mpirun bound the rank to.
@@ -124,7 +112,6 @@ lua_State* open_state(const World& world, const Paths& paths, const std::optiona
 int run_rank(const World& world, const Paths& paths, const Script& script, const std::function<void(int status)>& finish) {
   if (!environment("OMP_NUM_THREADS")) at::set_num_threads(threads_per_rank(world));
   route_torch_messages(world);
-  if (!script.plan) open_torch_cuda();
   RankOutput output(world);
   Exit exit{world, output, finish};
   lua_State* L = open_state(world, paths, script.plan);

@@ -10,8 +10,7 @@ namespace zt::nn {
 
 // Returns attention_core of all ranks' tokens for those of this rank, [B, S, H D] with autograd. qkv and inputs are those of
 // attention_core for this rank's tokens; qkv is rotated in place. All ranks of the axis call it in the same order. Keeps the
-// result, qkv and [B, H, S] for the backward, with ulysses all tokens of the rank's heads instead. Throws Misuse, on all ranks,
-// if ulysses has fewer heads than ranks.
+// result, qkv and [B, H, S] for the backward, with ulysses all tokens of the rank's heads instead.
 at::Tensor context_attention(const at::Tensor& qkv, AttentionInputs inputs, const ContextAxis& axis, Context& context);
 
 }  // namespace zt::nn

@@ -1,16 +1,11 @@
 #include "context_axis.h"
 
-#include "zt/base/error.h"
-
 namespace zt::nn {
 
 const Schema<ContextOptions>& schema_of(const ContextOptions& /*options*/) {
   static const auto kSchema =
-      Schema<ContextOptions>("context")
-          .required("axis", &ContextOptions::axis, "mesh axis over whose ranks the tokens of samples are cut")
+      token_cut_options(Schema<ContextOptions>("context"))
           .optional("method", &ContextOptions::method, "how keys and values come to the queries of other ranks")
-          .optional("layout", &ContextOptions::layout, "which tokens a rank has")
-          .optional("fields", &ContextOptions::fields, "names of the batch fields with a number per token")
           .optional("heads_at_once", &ContextOptions::heads_at_once,
                     "key heads whose keys and values are exchanged at a time; 0: all", at_least(0))
           .only_with("with method = \"ring\" or \"gather\"",
@@ -19,11 +14,8 @@ const Schema<ContextOptions>& schema_of(const ContextOptions& /*options*/) {
 }
 
 ContextAxis::ContextAxis(const std::optional<ContextOptions>& options, const std::string& path) {
-  if (!options || options->axis->size == 1) return;
-  if (options->axis->names.size() > 1)
-    misuse("{}.context: '{}' joins several axes, and tokens are cut along a single one: give an axis of the mesh", path,
-           options->axis->name);
-  cut_ = TokenCut{options->axis->name, options->layout == ContextLayout::balanced, options->fields};
+  if (options) cut_ = token_cut_of(*options, path + ".context");
+  if (!cut_) return;
   method_ = options->method;
   if (options->heads_at_once > 0) heads_at_once_ = options->heads_at_once;
   ranks_ = options->axis->size;

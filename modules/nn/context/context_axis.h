@@ -3,14 +3,11 @@
 
 #include <array>
 #include <limits>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "zt/base/options.h"
-#include "zt/comm/mesh.h"
-#include "zt/model/layer.h"
+#include "zt/model/token_options.h"
 
 namespace zt::nn {
 
@@ -23,16 +20,9 @@ enum class ContextMethod : uint8_t {
 constexpr auto words_of(ContextMethod) {
   return std::array{"ring", "gather", "ulysses"};
 }
-enum class ContextLayout : uint8_t { balanced, contiguous };
-constexpr auto words_of(ContextLayout) {
-  return std::array{"balanced", "contiguous"};
-}
 
-struct ContextOptions {
-  std::shared_ptr<Axis> axis;
+struct ContextOptions : TokenCutOptions {
   ContextMethod method = ContextMethod::ring;
-  ContextLayout layout = ContextLayout::balanced;
-  std::vector<std::string> fields = TokenCut{}.fields;
   int64_t heads_at_once = 0;
 };
 const Schema<ContextOptions>& schema_of(const ContextOptions& options);

@@ -6,6 +6,7 @@
 
 #include "attention/attention_cuda.h"
 #include "block_merge.h"
+#include "cuda/device_info.h"
 #include "zt/base/rows.h"
 
 namespace zt::nn {
@@ -30,6 +31,15 @@ struct PartHeads {
         keys(by_query_head(heads_of_rows(in.keys, part.keys, shape.head_dim), shape)),
         values(by_query_head(heads_of_rows(in.values, part.keys, shape.head_dim), shape)) {}
 };
+
+// Returns whether the GPU can run ATen's flash attention, which needs compute capability 8.0.
+bool has_flash_attention([[maybe_unused]] at::Device gpu) {
+#ifdef ZT_HAS_CUDA
+  return device::compute_capability(gpu.index()) >= 8;
+#else
+  return false;
+#endif
+}
 
 std::pair<at::Tensor, at::Tensor> kernel_forward(const PartHeads& heads, bool is_causal) {
   if (!heads.queries.is_cuda()) {
@@ -79,7 +89,9 @@ std::optional<std::vector<FlashPart>> flash_parts_of(const AttentionViews& in, c
   const auto dtype = in.queries.scalar_type();
   const int64_t dim = rule.shape.head_dim;
   const bool has_kernel = (dtype == at::kHalf || dtype == at::kBFloat16) && dim % 8 == 0 && dim <= 256;
-  if ((in.queries.is_cuda() && !has_kernel) || rule.dropout || rule.sees.window > 0 || tokens.query_segments.defined()) return {};
+  if ((in.queries.is_cuda() && !(has_kernel && has_flash_attention(in.queries.device()))) || rule.dropout ||
+      rule.sees.window > 0 || tokens.query_segments.defined())
+    return {};
   return flash_parts(tokens, rule.sees);
 }
 

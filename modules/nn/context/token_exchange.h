@@ -1,4 +1,5 @@
-// Moves the keys and values of samples whose tokens are cut over ranks. What moves is outside of autograd.
+// Moves the keys and values of samples whose tokens are cut over ranks. Without autograd, but for the exchanges of heads and
+// tokens.
 //
 // Dims: B samples, T tokens of all ranks, C columns. On device meta the functions compute shapes only. They note what they send.
 #pragma once
@@ -23,7 +24,7 @@ struct ContextCall {
   const TokenPlaces& places() const { return context->tokens(); }
   int ranks() const { return static_cast<int>(places().of_rank.size()); }
   const std::vector<Share>& ranges(int rank) const { return places().of_rank[static_cast<size_t>(rank)]; }
-  int64_t count(int rank) const { return PlaceRanges(ranges(rank)).rows(); }
+  int64_t count(int rank) const { return places().count(rank); }
   Communicator& comm() const { return context->comm(axis); }
   void sent(int64_t elements, const at::Tensor& of, Pattern pattern) const {
     context->sent(axis, elements * static_cast<int64_t>(of.element_size()), pattern);

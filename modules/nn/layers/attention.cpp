@@ -67,7 +67,7 @@ void Attention::cut() {
 at::Tensor Attention::with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const {
   const int64_t dim = shape_.head_dim, queries = heads.count * dim, columns = (qkv.size(2) - queries) / 2;
   const at::Tensor own = qkv.narrow(2, queries, 2 * columns).view({qkv.size(0), qkv.size(1), 2, columns});
-  const at::Tensor all = gather_from(context, tensor_.name(), own, 3, shape_.kv_heads * dim, Use::in_parts);
+  const at::Tensor all = tensor_.gather_parts(own, 3, shape_.kv_heads * dim, context);
   const int64_t group = shape_.heads / shape_.kv_heads, first = heads.begin / group, end = (heads.end() - 1) / group + 1;
   shape = {heads.count, end - first, dim, group, heads.begin - first * group};
   return at::cat({qkv.narrow(2, 0, queries), all.narrow(3, first * dim, (end - first) * dim).flatten(2)}, 2);
@@ -124,7 +124,11 @@ at::Tensor Attention::run(const MatmulInput& input, Context& context, const at::
     const at::Device positions_at = x.is_meta() ? x.device() : at::kCPU;
     inputs.angles = rotary_->angles(positions_of(context, samples, seq, positions_at), x.scalar_type(), x.device());
   }
-  if (options_.dropout > 0 && context.mode == Mode::train) inputs.dropout.emplace(options_.dropout, context, 0);
+  if (options_.dropout > 0 && context.mode == Mode::train) {
+    const auto total = static_cast<double>(std::max(seq, context.tokens().total));
+    DropoutMask::check_elements(static_cast<double>(shape_.heads) * total * total);
+    inputs.dropout.emplace(options_.dropout, context, 0);
+  }
   return linear_of_parts(attend_again(qkv, std::move(inputs), context), out_, tensor_, context, residual);
 }
 

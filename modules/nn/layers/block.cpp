@@ -105,7 +105,7 @@ std::shared_ptr<Layer> make_block(const Value& value) {
 
 std::shared_ptr<Layer> make_residual(const Value& value) {
   static const auto kSchema =
-      stream_options(tensor_options(Schema<ResidualOptions>("nn.residual"), "the matrices of the blocks are cut"))
+      stream_options(tensor_option(Schema<ResidualOptions>("nn.residual"), "the matrices of the blocks are cut"))
           .optional("dropout", &ResidualOptions::dropout, "dropout probability of h", between(0, 0.999))
           .optional("recompute", &ResidualOptions::recompute, "what the backward computes again; selective: dropout's draws");
   return kSchema.make(value, residual_layer);

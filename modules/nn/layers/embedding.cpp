@@ -214,7 +214,7 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
 
 std::shared_ptr<Layer> make_embedding(const Value& value) {
   static const auto kSchema =
-      stream_options(tensor_options(Schema<EmbeddingOptions>("nn.embedding"), "the rows of tokens are cut"))
+      stream_options(tensor_sum_options(Schema<EmbeddingOptions>("nn.embedding"), "the rows of tokens are cut"))
           .required("vocab", &EmbeddingOptions::vocab, "number of tokens", at_least(1))
           .required("hidden", &EmbeddingOptions::hidden, "columns of the output", at_least(1))
           .optional("positions", &EmbeddingOptions::positions, "number of learned positions; 0: none", at_least(0))

@@ -247,9 +247,10 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
 
 std::shared_ptr<Layer> make_grouped_mlp(const Value& value) {
   static const auto kSchema =
-      tensor_options(mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
-                                     .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1))),
-                     "the columns inside each MLP are cut")
+      tensor_sum_options(
+          mlp_options(Schema<GroupedMlpOptions>("nn.grouped_mlp")
+                          .required("groups", &GroupedMlpOptions::groups, "number of MLPs on all ranks", at_least(1))),
+          "the columns inside each MLP are cut")
           .optional("axis", &GroupedMlpOptions::axis, "mesh axis whose ranks hold groups / parts MLPs each")
           .optional("parts", &GroupedMlpOptions::parts, "number of ranks of that axis", at_least(1))
           .optional("grouped_gemm", &GroupedMlpOptions::grouped_gemm, "one GEMM for the rows of all groups, without biases");

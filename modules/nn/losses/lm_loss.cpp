@@ -92,14 +92,14 @@ LmLoss::LmLoss(const LmLossOptions& options)
 // Returns the logits of all classes.
 at::Tensor LmLoss::logits(const at::Tensor& h, Context& context) const {
   const at::Tensor own = linear_into_parts(h, head_, tensor_, context);
-  return tensor_.is_cut() ? gather_from(context, tensor_.name(), own, 2, head_.weight->shape[0], Use::alike) : own;
+  return tensor_.is_cut() ? gather_from(context, tensor_.name(), own, 2, head_.weight->shape[0], GatherUse::alike) : own;
 }
 
 std::optional<ClassShare> LmLoss::class_share(Context& context) const {
   if (!tensor_.is_cut()) return {};
   const int64_t classes = head_.weight->shape[0];
   const auto exchange = [this, &context](const at::Tensor& mine) {
-    return gather_from(context, tensor_.name(), mine.unsqueeze(0), 0, tensor_.ranks(), Use::alike);
+    return gather_from(context, tensor_.name(), mine.unsqueeze(0), 0, tensor_.ranks(), GatherUse::alike);
   };
   return ClassShare{tensor_.share(classes, context), classes, exchange};
 }

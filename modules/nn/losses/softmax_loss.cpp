@@ -55,7 +55,7 @@ void SoftmaxLoss::join_stats() {
     double largest = number(0, 0), sum = 0, of_label = 0;
     for (int64_t rank = 1; rank < all.size(0); ++rank) largest = std::max(largest, number(rank, 0));
     for (int64_t rank = 0; rank < all.size(0); ++rank) {
-      if (number(rank, 0) > -kInfinity) sum += number(rank, 1) * std::exp(number(rank, 0) - largest);
+      if (number(rank, 0) != -kInfinity) sum += number(rank, 1) * std::exp(number(rank, 0) - largest);
       of_label += number(rank, 2);
     }
     stats_[r] = {largest, sum};

@@ -1,7 +1,7 @@
 #include "layer_options.h"
 
 #include "parts/params.h"
-#include "zt/base/options.h"
+#include "zt/model/token_options.h"
 
 namespace zt::nn {
 
@@ -17,12 +17,6 @@ struct CutOptions {
   std::shared_ptr<Axis> axis;
   int dim = 0;
   std::vector<Value> groups;
-};
-
-struct TokenCutOptions {
-  std::shared_ptr<Axis> axis;
-  std::string layout = "balanced";
-  std::vector<std::string> fields = TokenCut{}.fields;
 };
 
 struct CutParamOptions {
@@ -94,18 +88,10 @@ std::vector<std::string> read_axes(const char* option, const std::vector<std::sh
 }
 
 std::optional<TokenCut> read_token_cut(const Value& value, std::set<std::string>& named) {
-  const TokenCutOptions options =
-      Schema<TokenCutOptions>("nn.layer.context")
-          .required("axis", &TokenCutOptions::axis, "mesh axis over whose ranks the tokens of samples are cut")
-          .optional("layout", &TokenCutOptions::layout, "\"balanced\" or \"contiguous\"", one_of({"balanced", "contiguous"}))
-          .optional("fields", &TokenCutOptions::fields, "names of the batch fields with a number per token")
-          .parse(value);
-  if (options.axis->names.size() > 1)
-    misuse("nn.layer.context: '{}' joins several axes, and tokens are cut along a single one: give an axis of the mesh",
-           options.axis->name);
+  static const Schema<TokenCutOptions> kSchema = token_cut_options(Schema<TokenCutOptions>("nn.layer.context"));
+  const TokenCutOptions options = kSchema.parse(value);
   named.insert(options.axis->name);
-  if (options.axis->size == 1) return {};
-  return TokenCut{options.axis->name, options.layout == "balanced", options.fields};
+  return token_cut_of(options, "nn.layer.context");
 }
 
 std::shared_ptr<Param> read_param(const std::string& name, const Value& value, const std::set<std::string>& axes) {

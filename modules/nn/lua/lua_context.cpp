@@ -112,7 +112,9 @@ int dropout(lua_State* L) {
     if (!handle->axes->contains(axis->name))
       misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
     if (x.dim() != 3) misuse("ctx:dropout: with `axis`, x is [samples, tokens, columns], got {}", describe(x));
-    columns = OwnColumns{share_of(options.columns, axis->size, axis->coordinate), options.columns};
+    Context& context = *handle->context;
+    columns =
+        OwnColumns{share_of(options.columns, context.ranks_along(axis->name), context.rank_along(axis->name)), options.columns};
     if (x.size(-1) != columns->own.count)
       misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,
              columns->own.count, describe(x));
@@ -127,7 +129,7 @@ int dropout(lua_State* L) {
 int gather_tokens(lua_State* L) {
   const auto handle = self(L);
   const at::Tensor x = lua::check_tensor(L, 2);
-  const Use use = parse_word<Use>(lua::check_string(L, 3), "ctx:gather_tokens: unknown use of the result");
+  const auto use = parse_word<GatherUse>(lua::check_string(L, 3), "ctx:gather_tokens: unknown use of the result");
   const TokenPlaces& places = handle->context->tokens();
   if (places.of_rank.size() <= 1) {
     lua::push(L, x);
@@ -138,7 +140,7 @@ int gather_tokens(lua_State* L) {
   std::vector<at::Tensor> held;
   for (const auto& ranges : places.of_rank)
     for (const Share& range : ranges) held.push_back(at::arange(range.begin, range.end(), at::kLong));
-  lua::push(L, by_rank.is_meta() ? by_rank : by_rank.index({at::indexing::Slice(), at::cat(held).argsort().to(x.device())}));
+  lua::push(L, by_rank.index({at::indexing::Slice(), at::cat(held).argsort().to(x.device())}));
   return 1;
 }
 
@@ -198,7 +200,7 @@ int reduce_scatter(lua_State* L) {
 // ctx:gather_from(axis, x, dim, total, use)
 int gather(lua_State* L) {
   const int64_t dim = lua::check_integer(L, 4), total = lua::check_integer(L, 5);
-  const Use use = parse_word<Use>(lua::check_string(L, 6), "ctx:gather_from: unknown use of the result");
+  const auto use = parse_word<GatherUse>(lua::check_string(L, 6), "ctx:gather_from: unknown use of the result");
   return along_axis(L, "gather_from", [&](Context& context, const std::string& axis, const at::Tensor& x) {
     return gather_from(context, axis, x, dim, total, use);
   });

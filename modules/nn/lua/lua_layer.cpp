@@ -14,8 +14,11 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   const auto add_axis = [this](const std::string& name) {
     if (std::ranges::find(axes_, name) == axes_.end()) axes_.push_back(name);
   };
-  for (const std::string& name : read_axes("axes", options.axes)) add_axis(name);
   tensor_axes_ = read_axes("tensor_axes", options.tensor_axes);
+  for (const std::string& name : read_axes("axes", options.axes)) {
+    add_axis(name);
+    if (name == "tp") tensor_axes_.push_back(name);  // by its name its ranks share work, as placement_on says
+  }
   for (const std::string& name : tensor_axes_) add_axis(name);
   std::string cutter = "its option 'context'";
   cuts_tokens_ = options.context.has_value();

@@ -119,8 +119,7 @@ BlockOptions block_options(const GptOptions& o) {
   return block;
 }
 
-// Adds block number `index`: one layer, or several if the script gives the layers of its MLP.
-// Returns whether the block has an MLP of its own.
+// Adds block number `index`: one layer, or several if the script gives the layers of its MLP. Returns whether it is one.
 bool add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOptions& options, lua::Callable* mlp) {
   const std::string name = fmt::format("blocks.{}", index), &path = gpt_schema().name();
   const auto inner = mlp ? layers_from(*mlp, index) : std::nullopt;

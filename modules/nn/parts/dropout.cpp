@@ -61,6 +61,13 @@ DropoutMask::DropoutMask(double probability, const Context& context, int index)
       first_sample_(context.first_sample()),
       first_element_(index * kElementsPerIndex) {}
 
+void DropoutMask::check_elements(double of_sample) {
+  if (of_sample > static_cast<double>(kElementsPerIndex))
+    misuse(
+        "dropout of {:.3g} elements of a sample: there are independent random numbers for 2^40. Use shorter samples, or no dropout",
+        of_sample);
+}
+
 void DropoutMask::fill(uint8_t* kept, int64_t sample, int64_t first, int64_t count) const {
   constexpr int64_t kAtOnce = 1024;
   float numbers[kAtOnce];
@@ -93,7 +100,9 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, const std
   at::Tensor mask = at::empty(shape, at::TensorOptions(at::kByte).device(device));
   if (mask.is_meta() || mask.numel() == 0) return mask;
   for (const SampleLines& part : parts) {
-    if (part.lines > 0 && part.width > 0) fill_lines(mask, part);
+    if (part.lines <= 0 || part.width <= 0) continue;
+    check_elements(static_cast<double>(part.first + (part.lines - 1) * part.stride + part.width));
+    fill_lines(mask, part);
   }
   return mask;
 }
@@ -105,7 +114,11 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t f
 
 bool Dropout::has_some_tokens(const at::Tensor& x, Context& context, std::optional<Share> tokens) const {
   const TokenPlaces& places = context.tokens();
-  if (tokens) return x.dim() > 1 && x.size(1) == tokens->count;
+  if (tokens) {
+    if (x.dim() < 2 || x.size(1) != tokens->count)
+      misuse("dropout of {}: dim 1 must be this rank's {} tokens", describe(x), tokens->count);
+    return true;
+  }
   if (places.of_rank.size() <= 1 || has_tokens_ == HasTokens::no) return false;
   const bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
   if (!fits)

@@ -33,6 +33,8 @@ class DropoutMask {
   at::Tensor mask(at::IntArrayRef shape, at::Device device = at::kCPU, int64_t first = 0) const;
   // The same for a tensor that has these elements of each sample.
   at::Tensor mask(at::IntArrayRef shape, at::Device device, const std::vector<SampleLines>& parts) const;
+  // Throws Misuse if there are no independent random numbers for all elements of a sample.
+  static void check_elements(double of_sample);
   // Returns the factor of kept elements.
   double scale() const { return 1 / (1 - probability_); }
 

@@ -42,7 +42,7 @@ std::optional<Share> TensorAxis::own_tokens(Context& context) const {
 at::Tensor TensorAxis::enter(const at::Tensor& x, Context& context) const {
   if (!is_cut()) return x;
   if (!own_tokens(context)) return copy_to(context, name_, x, sums_);
-  return gather_from(context, name_, x, 1, count_tokens(context), Use::in_parts, sums_);
+  return gather_from(context, name_, x, 1, count_tokens(context), GatherUse::in_parts, sums_);
 }
 
 Crossing TensorAxis::crossing(const at::Tensor& x, Context& context) const {
@@ -58,7 +58,7 @@ at::Tensor TensorAxis::leave(const at::Tensor& part, Context& context) const {
 }
 
 at::Tensor TensorAxis::show(const at::Tensor& x, Context& context) const {
-  return own_tokens(context) ? gather_from(context, name_, x, 1, count_tokens(context), Use::alike) : x;
+  return own_tokens(context) ? gather_from(context, name_, x, 1, count_tokens(context), GatherUse::alike) : x;
 }
 
 at::Tensor TensorAxis::take(const at::Tensor& x, Context& context) const {

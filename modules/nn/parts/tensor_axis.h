@@ -31,14 +31,25 @@ struct TensorAxisOptions {
   std::optional<bool> overlap = {};      // move inputs and gradients beside matmuls; nothing: on GPUs
 };
 
-// Adds `tensor` and `tp_dtype` to a schema. Options derives from TensorOptions. `cut` says what is cut.
+// Adds `tensor` to a schema. Options derives from TensorAxisOptions. `cut` says what is cut.
 template <class Options>
-Schema<Options>&& tensor_options(Schema<Options>&& schema, const char* cut = "the matrices are cut") {
-  return std::move(schema)
-      .optional("tensor", &Options::tensor, std::string("mesh axis over whose ranks ") + cut)
+Schema<Options>&& tensor_option(Schema<Options>&& schema, const char* cut) {
+  return std::move(schema).optional("tensor", &Options::tensor, std::string("mesh axis over whose ranks ") + cut);
+}
+
+// Adds `tensor` and `tp_dtype`, for layers whose parts are summed.
+template <class Options>
+Schema<Options>&& tensor_sum_options(Schema<Options>&& schema, const char* cut) {
+  return tensor_option(std::move(schema), cut)
       .optional("tp_dtype", &Options::tp_dtype,
                 "type in which the parts of sums over the axis travel; default: the parameters' type")
-      .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; })
+      .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
+}
+
+// Adds `tensor`, `tp_dtype` and `overlap`, for layers that communicate beside their own matmuls.
+template <class Options>
+Schema<Options>&& tensor_options(Schema<Options>&& schema, const char* cut = "the matrices are cut") {
+  return tensor_sum_options(std::move(schema), cut)
       .optional("overlap", &Options::overlap, "communicate over the axis beside matmuls; default: on GPUs")
       .only_with("with tensor", [](const Options& o) { return o.tensor != nullptr; });
 }
@@ -89,6 +100,10 @@ class TensorAxis {
 
   // Returns x of the residual stream for the ranks' parts of the work: all tokens. Gradients are summed in the backward.
   at::Tensor enter(const at::Tensor& x, Context& context) const;
+  // Returns the ranks' shares of dim `dim`, joined to `total`, for parts of the work.
+  at::Tensor gather_parts(const at::Tensor& share, int64_t dim, int64_t total, Context& context) const {
+    return gather_from(context, name_, share, dim, total, GatherUse::in_parts, sums_);
+  }
   // Returns how a matmul's input enters and its result leaves. `x`: any tensor on the layer's device.
   Crossing crossing(const at::Tensor& x, Context& context) const;
   // Returns the sum of the ranks' parts of a result, for the residual stream.

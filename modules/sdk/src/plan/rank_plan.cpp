@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "execute/update/tensor_exchange.h"
+#include "model/build/unit_build.h"
 #include "model/tensor_owners.h"
-#include "model/unit_build.h"
 #include "zt/base/tensor.h"
 
 namespace zt {

@@ -11,7 +11,7 @@
 
 #include "execute/step/layer_runs.h"
 #include "execute/step_handlers.h"
-#include "model/unit_build.h"
+#include "model/build/unit_build.h"
 #include "plan/meta_watch.h"
 #include "zt/base/error.h"
 #include "zt/gemm/flop_watch.h"

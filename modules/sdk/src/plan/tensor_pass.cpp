@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "model/build/unit_build.h"
 #include "model/tensor_owners.h"
-#include "model/unit_build.h"
 
 namespace zt {
 

@@ -138,7 +138,7 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
   const ModelInfo& model = plan.model();
-  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), {plan.program().coord().shape, 0});
+  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), busiest_beside(model, {plan.program().coord().shape, 0}));
   const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
   const std::vector<PlayedPart> parts = parts_of(plan, played, inputs);
   const ActionTimes times(plan, played, parts, costs);

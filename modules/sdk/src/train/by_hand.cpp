@@ -155,20 +155,41 @@ double ByHand::forward(const Batch& micro_batch) {
     or_as_before(
         "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know nothing of "
         "this and wait for it",
-        [&] { run_forward(give(micro_batch, running), running, end); });
+        [&] {
+          const Counts counts = give(micro_batch, running);
+          running.run(runs_.state(), action_, end);
+          note_forward(counts);
+        });
   } else if (plan_->model().communicates_within_layers()) {  // in which a rank that has failed could not take part
     Counts counts;
     or_as_before("; nothing was changed: call trainer:forward once more, on all ranks, with a micro-batch that is right", [&] {
-      run_together(&runs_.state().links->control(axes_of_run(*plan_, program)), [&] { counts = give(micro_batch, running); });
+      runs_.refuse_together(program, [&] { counts = give(micro_batch, running); });
       runs_.ensure_same_samples(program);
     });
-    attempt(running, [&] { run_forward(counts, running, end); });
+    attempt(running, [&] {
+      running.run(runs_.state(), action_, end);
+      note_forward(counts);
+    });
   } else {
-    attempt(running, [&] { run_forward(give(micro_batch, running), running, end); });
+    attempt(running, [&] {
+      Counts counts;
+      run_together(beside_tokens(), [&] {
+        counts = give(micro_batch, running);
+        running.run(runs_.state(), action_, end);
+      });
+      note_forward(counts);
+    });
   }
   action_ = end;
   phase_ = Phase::forward_done;
   return micro_batch_loss_;
+}
+
+// Returns the communicator over the ranks with other tokens of this rank's samples; null if there are none.
+Communicator* ByHand::beside_tokens() const {
+  const Links& links = *runs_.state().links;
+  const auto& axes = links.place().token_axes;
+  return plan_->program().coord().size(axes) > 1 ? &links.control(axes) : nullptr;
 }
 
 // Returns the loss of the last micro-batch, of which ranks with other tokens of its samples have parts.
@@ -177,8 +198,7 @@ double ByHand::sum_over_tokens() {
   for (const LossSum& term : runs_.parts().stats.losses()) total += term.sum;
   const at::Tensor mine = at::full({1}, total - loss_, at::kDouble);
   loss_ = total;
-  const auto& axes = runs_.state().links->place().token_axes;
-  if (plan_->program().coord().size(axes) > 1) runs_.state().links->control(axes).all_reduce(mine, mine).synchronize();
+  if (Communicator* others = beside_tokens()) others->all_reduce(mine, mine).synchronize();
   return mine.item<double>();
 }
 
@@ -189,8 +209,8 @@ Counts ByHand::give(const Batch& micro_batch, const Executor& running) {
   return runs_.set_micro_batch(micro_batch_, micro_batch);
 }
 
-void ByHand::run_forward(const Counts& counts, Executor& running, int end) {
-  running.run(runs_.state(), action_, end);
+// Adds up what a forward has counted and its loss.
+void ByHand::note_forward(const Counts& counts) {
   micro_batch_loss_ = sum_over_tokens();
   counts_.tokens += counts.tokens;
   counts_.samples += counts.samples;

@@ -32,7 +32,8 @@ class ByHand {
   void share_counts();
   void check_divisor() const;
   Counts give(const Batch& micro_batch, const Executor& running);
-  void run_forward(const Counts& counts, Executor& running, int end);
+  void note_forward(const Counts& counts);
+  Communicator* beside_tokens() const;
   double sum_over_tokens();
   void or_as_before(const char* advice, const std::function<void()>& body);
 

@@ -39,15 +39,15 @@ at::Tensor scatter_to(Context& context, const std::string& axis, const at::Tenso
 at::Tensor reduce_scatter_to(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, SumDtype sums = {});
 
 // How the ranks use what gather_from returns.
-enum class Use : uint8_t {
+enum class GatherUse : uint8_t {
   alike,     // all compute the same from it, so that their gradients are equal: the backward takes the share
   in_parts,  // each computes another part of the result, so that their gradients add up: the backward sums, then takes the share
 };
-constexpr auto words_of(Use) {
+constexpr auto words_of(GatherUse) {
   return std::array{"alike", "in_parts"};
 }
 // `total`: the size of `dim` in the result.
-at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total, Use use,
+at::Tensor gather_from(Context& context, const std::string& axis, const at::Tensor& x, int64_t dim, int64_t total, GatherUse use,
                        SumDtype sums = {});
 
 // `x` has this rank's share of `joined_dim`, whose size is `total`, and all of `cut_dim`. The result has all of the first and
@@ -60,9 +60,9 @@ at::Tensor all_to_all(Context& context, const std::string& axis, const at::Tenso
 struct MoveResult {
   at::Tensor result;  // has its values after `work`
   Work work;
-  // Waits, and returns the result.
+  // Lets the current stream (on the CPU: the thread) wait, and returns the result.
   at::Tensor wait() const {
-    work.synchronize();
+    work.wait();
     return result;
   }
 };

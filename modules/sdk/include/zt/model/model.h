@@ -122,7 +122,10 @@ class Model : public MadeFromOptions {
   // A layer may occur several times. A Param that several layers hold is tied: its name is that of the first of them. Sets the
   // full name of each Param. Throws Misuse if an input has no earlier output of its name, if two layers have the same name,
   // if a name is empty, if a loss term is summed over tokens in one layer and over samples in another, if a layer's buffer is
-  // not as LayerBuffer says, or if layers cut tokens differently or beside a loss per sample that does not add over tokens.
+  // not as LayerBuffer says, or if layers do not fit the axes of others: if they cut tokens differently, beside a loss per sample
+  // that does not add over tokens, beside a layer that needs whole samples or shares its work over the same axis; if a layer
+  // reads all tokens of an output of which ranks have some, or the other way round; or if it sends rows along an axis whose ranks
+  // have the same.
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
   // Makes parameters and layers' buffers trainable or freezes them: those whose name contains a match of the regular expression

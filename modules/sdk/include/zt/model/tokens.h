@@ -31,7 +31,8 @@ struct TokenPlaces {
   std::vector<std::vector<Share>> of_rank = {{}};  // by index along the axis: the ranges that the rank has, ascending, none empty
   int rank = 0;                                    // this rank's index
   const std::vector<Share>& own() const { return of_rank[static_cast<size_t>(rank)]; }
-  int64_t count() const;  // this rank's tokens of a sample
+  int64_t count(int of) const;  // tokens of a sample that the rank with that index has
+  int64_t count() const { return count(rank); }
 };
 
 // Throws Misuse if there are fewer tokens than chunks.

@@ -76,9 +76,13 @@ std::vector<std::string> copy_axes(const Unit& unit, const std::vector<std::stri
 }
 
 std::string differing_copies(const std::vector<std::string>& axes, double norm, const StepState& state) {
+  std::vector<std::string> shared = axes;
+  std::erase_if(shared, [&](const std::string& axis) {
+    return !state.model->is_inner(axis) || state.links->place().coord.size(axis) == 1;
+  });
+  if (shared.empty()) return "";
   std::string text;
-  for (const std::string& axis : axes) {
-    if (!state.model->is_inner(axis) || state.links->place().coord.size(axis) == 1) continue;
+  for (const std::string& axis : shared) {
     const std::string more = differing_along(axis, norm, axes, state);
     if (text.empty()) text = more;
   }

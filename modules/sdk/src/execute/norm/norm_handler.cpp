@@ -82,10 +82,9 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepS
   }
   state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
   state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
-  const bool is_first = state.step == 0;
-  if (!comm || !is_first || !state.is_finite) return;
+  if (!comm || state.are_copies_compared || !state.is_finite) return;
   state.known_failure = differing_copies(axes, std::sqrt(sum.value()), state);
-  state.is_finite = state.known_failure.empty();
+  state.is_finite = state.are_copies_compared = state.known_failure.empty();
 }
 
 }  // namespace

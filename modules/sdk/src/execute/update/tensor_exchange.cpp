@@ -40,8 +40,10 @@ TensorExchange::TensorExchange(const ModelInfo& model, const Unit& unit, const C
   const std::vector<int>& params = model.units[unit.index].params;
   const int me = coord.index(unit.owner_axes), ranks = static_cast<int>(group.size());
   for (auto* counts : {&to_owners_, &from_holders_, &to_holders_, &from_owners_}) counts->assign(group.size(), 0);
+  std::vector<OwnedRun> mine;
   std::vector<int> owned_places;
   for (size_t place = 0; place < params.size(); ++place) {
+    mine.push_back(owned_run(model.params[params[place]], unit, coord));
     if (unit.owners[place] != me) continue;
     const ParamInfo& param = model.params[params[place]];
     tensors_.push_back({params[place], param.shape, owned_});
@@ -53,11 +55,10 @@ TensorExchange::TensorExchange(const ModelInfo& model, const Unit& unit, const C
     const bool is_source = other.index(equal) == coord.index(equal);
     const auto rank = static_cast<size_t>(peer);
     for (size_t place = 0; place < params.size(); ++place) {
-      const OwnedRun run = owned_run(model.params[params[place]], unit, coord);
-      if (unit.owners[place] != peer || run.count == 0) continue;
-      held_.push_back({peer, run, is_source});
-      from_owners_[rank] += run.count;
-      if (is_source) to_owners_[rank] += 2 * run.count;
+      if (unit.owners[place] != peer || mine[place].count == 0) continue;
+      held_.push_back({peer, mine[place], is_source});
+      from_owners_[rank] += mine[place].count;
+      if (is_source) to_owners_[rank] += 2 * mine[place].count;
     }
     const Unit theirs = as_held_by(unit, other);
     for (size_t i = 0; i < tensors_.size(); ++i) {

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "model/unit_build.h"
+#include "model/build/unit_build.h"
 #include "zt/base/box.h"
 #include "zt/comm/comm.h"
 #include "zt/comm/mesh.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "model/unit_build.h"
+#include "model/build/unit_build.h"
 #include "zt/execute/links.h"
 
 namespace zt {

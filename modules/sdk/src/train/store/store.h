@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "model/unit_build.h"
+#include "model/build/unit_build.h"
 #include "plan/plan.h"
 #include "zt/base/stateful.h"
 #include "zt/train/tensors.h"
