@@ -113,8 +113,10 @@ int dropout(lua_State* L) {
       misuse("ctx:dropout: the layer does not say that it communicates along '{}'", axis->name);
     if (x.dim() != 3) misuse("ctx:dropout: with `axis`, x is [samples, tokens, columns], got {}", describe(x));
     Context& context = *handle->context;
-    columns =
-        OwnColumns{share_of(options.columns, context.ranks_along(axis->name), context.rank_along(axis->name)), options.columns};
+    const bool is_cut = axis->size > 1;  // a program without a mesh knows no other axes
+    columns = {is_cut ? share_of(options.columns, context.ranks_along(axis->name), context.rank_along(axis->name))
+                      : Share{0, options.columns},
+               options.columns};
     if (x.size(-1) != columns->own.count)
       misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,
              columns->own.count, describe(x));
@@ -125,11 +127,17 @@ int dropout(lua_State* L) {
   return 1;
 }
 
+GatherUse use_of(lua_State* L, int index, const char* function) {
+  if (lua::is_absent(L, index))
+    misuse("{}: `use` is missing: \"alike\" if all ranks compute the same from the result, else \"in_parts\"", function);
+  return parse_word<GatherUse>(lua::check_string(L, index), std::string(function) + ": unknown use of the result");
+}
+
 // ctx:gather_tokens(x, use): all tokens of the samples, in their order
 int gather_tokens(lua_State* L) {
   const auto handle = self(L);
   const at::Tensor x = lua::check_tensor(L, 2);
-  const auto use = parse_word<GatherUse>(lua::check_string(L, 3), "ctx:gather_tokens: unknown use of the result");
+  const GatherUse use = use_of(L, 3, "ctx:gather_tokens");
   const TokenPlaces& places = handle->context->tokens();
   if (places.of_rank.size() <= 1) {
     lua::push(L, x);
@@ -200,8 +208,14 @@ int reduce_scatter(lua_State* L) {
 // ctx:gather_from(axis, x, dim, total, use)
 int gather(lua_State* L) {
   const int64_t dim = lua::check_integer(L, 4), total = lua::check_integer(L, 5);
-  const auto use = parse_word<GatherUse>(lua::check_string(L, 6), "ctx:gather_from: unknown use of the result");
+  const GatherUse use = use_of(L, 6, "ctx:gather_from");
   return along_axis(L, "gather_from", [&](Context& context, const std::string& axis, const at::Tensor& x) {
+    const TokenPlaces& tokens = context.tokens();
+    const bool is_ordered = std::ranges::all_of(tokens.of_rank, [](const auto& ranges) { return ranges.size() == 1; });
+    if (axis == self(L)->token_axis && dim == 1 && total == tokens.total && !is_ordered)
+      misuse(
+          "ctx:gather_from joins shares in the order of the ranks, and '{}' cuts tokens in another: use ctx:gather_tokens(x, use)",
+          axis);
     return gather_from(context, axis, x, dim, total, use);
   });
 }

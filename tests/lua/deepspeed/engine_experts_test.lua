@@ -75,7 +75,7 @@ end
 function TestExperts:test_mistakes()
   local function fails(text, block, options) lu.assertErrorMsgContains(text, engine_of, block, nil, options) end
   fails("autoep_size = 3 does not divide the " .. ranks .. " data-parallel ranks", {enabled = true, autoep_size = 3})
-  fails("give model = function(mesh, experts)", {enabled = true, top_k = 2}, {model = small.gpt()})
+  fails("give model = function(mesh, experts, cut)", {enabled = true, top_k = 2}, {model = small.gpt()})
   fails("num_limited_groups needs num_expert_groups", {enabled = true, num_limited_groups = 2})
   fails("expert_parallel.load_balance_coeff = 0.5 is refused", {enabled = true, load_balance_coeff = 0.5})
   fails("expert_parallel.score_apply must be 'post', got 'pre'", {enabled = true, score_apply = "pre"})

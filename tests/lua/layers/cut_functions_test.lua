@@ -164,10 +164,27 @@ function TestCutFunctions.test_finds_gradients_that_differ_between_copies()
     lu.assertStrContains(message, "but their gradients differ")
     lu.assertTrue(trainer:parameter("embedding.weight"):equal(before))
   end
+  -- As long as gamma is zero, the mistake has no effect. A later step finds it.
+  local late = trainer_of(nn.layer{
+    tensor_axes = {tp}, params = {up = {values = values({INNER, WIDTH}, 1), cut = {axis = tp}},
+                                  down = {values = values({WIDTH, INNER}, 2), cut = {axis = tp, dim = 1}}, gamma = zt.zeros{WIDTH}},
+    forward = function(self, h, ctx)
+      return h + ctx:reduce_from(tp, zt.linear(zt.linear(h, self.up):tanh(), self.down)) * self.gamma
+    end,
+  }, by_columns.dp)
+  late:step(batch(1))
+  lu.assertErrorMsgContains("but their gradients differ", function()
+    for step = 2, 32 do late:step(batch(step)) end
+  end)
+  -- Where all whole parameters are frozen, their losses still differ.
+  local model = model_with(layer(function(self, h, ctx) return h + part(self, h, ctx, 1) end))
+  model:freeze "embedding|head|bias|scale"
+  local frozen = zt.trainer(zt.program(model, {precision = "fp64", mesh = by_columns}), {optimizer = optim.adamw{lr = 0.01}})
+  lu.assertErrorMsgContains("but their losses differ", frozen.step, frozen, batch(1))
   local right = trainer_of(layer(function(self, h, ctx)
     return h + ctx:reduce_from(tp, part(self, h, ctx, ctx:copy_to(tp, self.scale))) + self.bias
   end), by_columns.dp)
-  for step = 1, 2 do right:step(batch(step)) end
+  for step = 1, 4 do right:step(batch(step)) end
 end
 
 function TestCutFunctions.test_one_axis_does_not_serve_two_purposes()

@@ -56,6 +56,12 @@ const std::vector<Operator> kOperators{
      [](const Tensors& x) {
        return Tensors{at::smooth_l1_loss(x[0], x[1]), at::mse_loss(x[0], x[1])};
      }},
+    {"attention",
+     [](const Tensors& x) {
+       const Tensor heads = x[4].view({1, 2, 3, 9}).slice(3, 0, 8);
+       return Tensors{at::scaled_dot_product_attention(heads, heads, heads),
+                      at::scaled_dot_product_attention(heads, heads, heads, {}, 0, true)};
+     }},
     {"cdist", [](const Tensors& x) { return Tensors{at::cdist(x[0], x[1])}; }},
     {"upsample",
      [](const Tensors& x) {

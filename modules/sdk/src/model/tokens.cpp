@@ -22,8 +22,8 @@ int64_t TokenPlaces::count(int of) const {
 TokenPlaces places_of(const TokenCut& cut, int64_t total, const Coord& coord) {
   const int ranks = coord.size(cut.axis), chunks = (cut.is_balanced && ranks > 1 ? 2 : 1) * ranks;
   if (total < chunks)
-    misuse("samples of {} cannot be cut over the {} ranks of axis '{}': they need at least {}", counted(total, "token"), ranks,
-           cut.axis, chunks);
+    misuse("samples of {} cannot be cut over the {} ranks of axis '{}': they need at least {}{}", counted(total, "token"), ranks,
+           cut.axis, chunks, chunks > ranks ? fmt::format(", or {} with layout = \"contiguous\"", ranks) : "");
   TokenPlaces places{.total = total, .of_rank = {}, .rank = coord[cut.axis]};
   int64_t first = 0, last = total;
   for (int rank = 0; rank < ranks; ++rank) {

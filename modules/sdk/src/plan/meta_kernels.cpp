@@ -1,14 +1,21 @@
 // Kernels for device meta of the operators for which LibTorch's C++ has none: they run on the CPU, with zeros, to learn the
 // shapes of their results. So a layer in Lua can be planned whatever operators it calls.
+#include <ATen/ExpandUtils.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/enum_tag.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/result_type.h>
 #include <torch/library.h>
 
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <new>
+#include <sstream>
+
+#include "zt/base/error.h"
 
 namespace zt {
 
@@ -66,22 +73,100 @@ int written_argument(const c10::FunctionSchema& schema, size_t result) {
   return -1;
 }
 
+// Returns a tensor of the same shape without memory, which must not be read.
+Tensor hollow(const Tensor& x) {
+  return x.defined() && x.is_cpu() ? at::from_blob(nullptr, x.sizes(), x.strides(), x.options()) : x;
+}
+
+IValue hollow(const IValue& value) {
+  if (value.isTensor()) return hollow(value.toTensor());
+  if (!value.isTensorList()) return value;
+  c10::List<Tensor> all;
+  for (const Tensor& one : value.toTensorVector()) all.push_back(hollow(one));
+  return all;
+}
+
+// What a call gives: its results, and its arguments after it. The tensors are hollow.
+struct Outcome {
+  std::vector<IValue> results, arguments;
+};
+
+// Throws as the operator does.
+Outcome run(const c10::OperatorHandle& op, const std::vector<IValue>& given, double value) {
+  c10::Stack stack;
+  for (const IValue& argument : given) {
+    const IValue& on_cpu = stack.emplace_back(to_cpu(argument));
+    if (value != 0 && on_cpu.isTensor() && on_cpu.toTensor().defined() && argument.toTensor().is_meta())
+      on_cpu.toTensor().fill_(value);
+  }
+  const std::vector<IValue> arguments = stack;
+  op.callBoxed(stack);
+  Outcome outcome;
+  for (const IValue& result : stack) outcome.results.push_back(hollow(result));
+  for (const IValue& argument : arguments) outcome.arguments.push_back(hollow(argument));
+  return outcome;
+}
+
+// Appends what decides about the shapes of results: an operator's tensors by shape, and its other arguments by value.
+void write_key(std::ostream& key, const IValue& argument) {
+  const auto write = [&](const Tensor& x) {
+    if (x.defined()) key << x.scalar_type() << x.sizes() << x.strides() << x.device();
+    key << ';';
+  };
+  if (argument.isTensor()) return write(argument.toTensor());
+  if (argument.isTensorList()) {
+    for (const Tensor& one : argument.toTensorVector()) write(one);
+  } else if (argument.isOptionalTensorList()) {
+    for (const std::optional<Tensor>& one : argument.toOptionalTensorVector()) write(one.value_or(Tensor()));
+  } else {
+    key << argument;
+  }
+  key << ';';
+}
+
+// Returns the outcome of a call. A plan makes the same calls again and again, so each is run once. Thread-safe.
+Outcome outcome_of(const c10::OperatorHandle& op, const std::vector<IValue>& given) {
+  static std::mutex mutex;
+  static std::map<std::string, Outcome> known;
+  std::ostringstream key;
+  key << toString(op.operator_name()) << ' ';
+  for (const IValue& argument : given) write_key(key, argument);
+  const std::lock_guard lock(mutex);
+  const auto found = known.find(key.str());
+  if (found != known.end()) return found->second;
+  Outcome outcome;
+  try {
+    outcome = run(op, given, 0);
+  } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) throw;
+    try {
+      outcome = run(op, given, 1);  // zero may be no legal value, as of a divisor
+    } catch (const std::exception&) {
+      throw Error(error.what());
+    }
+  }
+  return known[key.str()] = outcome;
+}
+
 void run_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   const c10::FunctionSchema& schema = op.schema();
   const std::vector<IValue> given = torch::jit::pop(*stack, schema.arguments().size());
-  c10::Stack on_cpu;
-  for (const IValue& argument : given) on_cpu.push_back(to_cpu(argument));
-  const std::vector<IValue> arguments = on_cpu;
-  op.callBoxed(on_cpu);
+  const Outcome outcome = outcome_of(op, given);
   for (size_t i = 0; i < schema.returns().size(); ++i) {
     const int written = written_argument(schema, i);
     if (written < 0) {
-      stack->push_back(to_meta(on_cpu[i]));
+      stack->push_back(to_meta(outcome.results[i]));
       continue;
     }
-    if (given[written].isTensor()) given[written].toTensor().resize_(arguments[written].toTensor().sizes());
+    if (given[written].isTensor()) given[written].toTensor().resize_(outcome.arguments[written].toTensor().sizes());
     stack->push_back(given[written]);
   }
+}
+
+// zt.where, also within attention, over scores that may be too many to compute them.
+Tensor where_shape(const Tensor& condition, const Tensor& a, const Tensor& b) {
+  const auto sizes = at::infer_size(at::infer_size(condition.sizes(), a.sizes()), b.sizes());
+  return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(at::result_type(a, b)));
 }
 
 // Returns whether an operator runs on the CPU and not on meta, and the shapes of its results depend on those of its arguments
@@ -103,6 +188,7 @@ bool needs_kernel(const c10::OperatorHandle& op) {
 // Registers the kernels when the library is loaded, because other threads may not call operators at that time.
 const torch::Library kernels = [] {
   torch::Library library(torch::Library::IMPL, "aten", DispatchKey::Meta, __FILE__, __LINE__);
+  library.impl("aten::where.self", TORCH_FN(where_shape));
   for (const c10::OperatorName& name : c10::Dispatcher::singleton().getAllOpNames()) {
     const auto op = c10::Dispatcher::singleton().findSchema(name);
     if (!op || name.getNamespace() != "aten" || !needs_kernel(*op)) continue;

@@ -79,6 +79,20 @@ class Moved : public ActionHandler {
   int64_t sent_ = 0;
 };
 
+// Returns why an operator cannot run on tensors without memory: LibTorch's text without its advice, and ours.
+std::string why_not(std::string text) {
+  text = text.substr(0, text.find(" You may have run into this message"));
+  if (text.find("_local_scalar_dense") != std::string::npos)
+    text +=
+        " A plan has no values, so nothing may follow from them, as from x:item() and x:tolist(): compute with tensors, or write "
+        "zt.world.dry and ... or ...";
+  else if (text.find("at least two devices") != std::string::npos)
+    text +=
+        ". A tensor that the layer makes or finds outside of it needs the device of its inputs: zt.arange(n, {device = h:device()}), "
+        "constant:to(h:device())";
+  return text;
+}
+
 at::Tensor meta_buffer(int64_t numel, at::ScalarType dtype) {
   return at::empty({numel}, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
@@ -142,8 +156,13 @@ class Run {
         after(at);
       }
     } catch (const std::exception& error) {  // an operator without a meta kernel throws through the layer's own code
+      if (is_out_of_memory(error))
+        throw OutOfMemory(
+            fmt::format("layer '{}' cannot be planned: to learn the shapes of its operators' results takes more memory "
+                        "than there is: {}",
+                        info_.positions[program_.actions[at].target].name, describe(error)));
       misuse("layer '{}' cannot be planned: it does not run on tensors without memory (device meta): {}",
-             info_.positions[program_.actions[at].target].name, describe(error));
+             info_.positions[program_.actions[at].target].name, why_not(describe(error)));
     }
   }
   const StepState& state() const { return state_; }

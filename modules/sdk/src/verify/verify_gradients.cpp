@@ -145,10 +145,12 @@ class GradientCheck : RankCheck {
       if (data.empty()) data = {axis};
       const std::string all = fmt::format("{}", fmt::join(data, "\", \""));
       say(step,
-          "the gradient of {} was not summed over '{}', along which ranks see other data: put REDUCE_GRAD {} before, or give "
-          "zero.shard all axes with other data, axis = {}{}",
-          subject_.unit(unit), axis, unit, data.size() > 1 ? "mesh:join{\"" + all + "\"}" : "mesh." + all,
-          axis == "dp" ? "" : "; if its ranks work on the same samples, let layers say so: `tensor`, `context`, `tensor_axes`");
+          "the gradient of {} was not summed over '{}', along which ranks see other data: {}put REDUCE_GRAD {} before, or give "
+          "zero.shard all axes with other data, axis = {}",
+          subject_.unit(unit), axis,
+          axis == "dp" ? ""
+                       : "if they work on the same samples, let layers say so by `tensor`, `context` or `tensor_axes`; else ",
+          unit, data.size() > 1 ? "mesh:join{\"" + all + "\"}" : "mesh." + all);
     }
   }
 

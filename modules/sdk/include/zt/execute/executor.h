@@ -55,15 +55,15 @@ struct RankData {
 
 // What a step counts, adds up and finds.
 struct StepNumbers {
-  int64_t step = 0;                  // 0-based global step
-  Counts counts;                     // valid tokens and samples of this rank; after COUNT those of the global batch
-  std::vector<LossTerm> losses;      // sorted by name after NORM
-  Stats stats;                       // after NORM: by "LAYER.NAME", over all micro-batches and ranks
-  double loss = 0;                   // the objective, after NORM
-  double grad_norm = 0;              // after NORM: L2 norm of the gradient of the objective, before clipping
-  bool is_finite = true;             // after NORM: whether losses, statistics and gradients are finite on all ranks
-  bool is_forward_finite = true;     // after NORM: whether losses and statistics are
-  bool are_copies_compared = false;  // whether a NORM has found the gradients of copies of parameters alike
+  int64_t step = 0;               // 0-based global step
+  Counts counts;                  // valid tokens and samples of this rank; after COUNT those of the global batch
+  std::vector<LossTerm> losses;   // sorted by name after NORM
+  Stats stats;                    // after NORM: by "LAYER.NAME", over all micro-batches and ranks
+  double loss = 0;                // the objective, after NORM
+  double grad_norm = 0;           // after NORM: L2 norm of the gradient of the objective, before clipping
+  bool is_finite = true;          // after NORM: whether losses, statistics and gradients are finite on all ranks
+  bool is_forward_finite = true;  // after NORM: whether losses and statistics are
+  uint64_t finite_norms = 0;      // NORMs of finite gradients so far
   // Set once an action has failed on this rank. The actions after it only take part in communication, with any numbers, so that
   // no rank waits for ever (Executor::join_rest). A step that failed before its updates is like a skipped one.
   std::optional<StepFailure> failure;

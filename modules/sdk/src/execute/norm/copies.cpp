@@ -32,6 +32,30 @@ bool is_alike(double a, double b, double all) {
   return std::abs(a - b) <= std::max(kTolerance * std::max(a, b), kLeast * all);
 }
 
+// Returns what all ranks of a communicator have, one after the other.
+at::Tensor of_all(Communicator& control, const at::Tensor& mine) {
+  const at::Tensor of_ranks = at::empty({control.size() * mine.numel()}, at::kDouble);
+  control.all_gather(of_ranks, mine.contiguous()).wait();
+  return of_ranks.view({control.size(), mine.numel()});
+}
+
+// Compares the losses along an axis whose ranks have the same tokens. `losses`: of this rank, by position.
+std::string differing_losses(const std::string& axis, const at::Tensor& losses, const StepState& state) {
+  const at::Tensor of_ranks = of_all(state.links->control({axis}), losses), all = of_ranks.abs().sum(1);
+  for (int64_t rank = 1; rank < of_ranks.size(0); ++rank) {
+    for (int64_t position = 0; position < losses.numel(); ++position) {
+      const double first = of_ranks[0][position].item<double>(), other = of_ranks[rank][position].item<double>();
+      if (is_alike(first, other, all.max().item<double>())) continue;
+      return fmt::format(
+          "the ranks 0 and {0} of '{1}' work on the same samples, but their losses differ (sums {2:.6g} and {3:.6g}): a layer that "
+          "shares its work over '{1}' sums the parts of its result by ctx:reduce_from, and gives ctx:loss the whole (docs/lua.md, cut "
+          "layers and cut tokens)",
+          rank, axis, first, other);
+    }
+  }
+  return "";
+}
+
 // Compares the copies along one axis.
 std::string differing_along(const std::string& axis, double all, const std::vector<std::string>& axes, const StepState& state) {
   Communicator& control = state.links->control({axis});
@@ -42,8 +66,7 @@ std::string differing_along(const std::string& axis, double all, const std::vect
     if (unit.grad.defined() && is_among(copy_axes(unit, axes, state), axis))
       mine.data_ptr<double>()[u] = norm_of(unit.grad_shard);
   }
-  const at::Tensor of_ranks = at::empty({control.size() * units}, at::kDouble);
-  control.all_gather(of_ranks, mine).wait();
+  const at::Tensor of_ranks = of_all(control, mine);
   const auto* norms = of_ranks.const_data_ptr<double>();
   for (int64_t u = 0; u < units; ++u) {
     for (int rank = 1; rank < control.size(); ++rank) {
@@ -53,7 +76,7 @@ std::string differing_along(const std::string& axis, double all, const std::vect
       const auto& params = model.units[state.units[static_cast<size_t>(u)].index].params;
       return fmt::format(
           "the ranks 0 and {} of '{}' hold the same values of '{}'{} and work on the same samples, but their gradients differ (norms "
-          "{:.6g} and {:.6g}), so they would train other weights: a layer that shares its work over '{}' takes what is equal on the "
+          "{:.6g} and {:.6g}), so they train other weights: a layer that shares its work over '{}' takes what is equal on the "
           "ranks through ctx:copy_to, and sums parts by ctx:reduce_from (docs/lua.md, cut layers and cut tokens)",
           rank, axis, model.params[params.front()].name, params.size() > 1 ? " and what is stored with it" : "", first, other,
           axis);
@@ -75,7 +98,8 @@ std::vector<std::string> copy_axes(const Unit& unit, const std::vector<std::stri
   return copies;
 }
 
-std::string differing_copies(const std::vector<std::string>& axes, double norm, const StepState& state) {
+std::string differing_copies(const std::vector<std::string>& axes, double norm, const at::Tensor& losses,
+                             const StepState& state) {
   std::vector<std::string> shared = axes;
   std::erase_if(shared, [&](const std::string& axis) {
     return !state.model->is_inner(axis) || state.links->place().coord.size(axis) == 1;
@@ -85,6 +109,9 @@ std::string differing_copies(const std::vector<std::string>& axes, double norm, 
   for (const std::string& axis : shared) {
     const std::string more = differing_along(axis, norm, axes, state);
     if (text.empty()) text = more;
+    const bool has_other_tokens = is_among(state.links->place().token_axes, axis);
+    const std::string of_losses = has_other_tokens ? "" : differing_losses(axis, losses, state);
+    if (text.empty()) text = of_losses;
   }
   for (const Value& each : state.links->control(axes).all_gather_values(text, "compares gradients of whole parameters")) {
     if (const std::string& first = *each.get_if<std::string>(); !first.empty()) return first;

@@ -12,9 +12,10 @@ namespace zt {
 std::vector<std::string> copy_axes(const Unit& unit, const std::vector<std::string>& axes, const StepState& state);
 
 // Returns what is wrong if ranks that hold the same values of a parameter, and share work on the same samples along one of
-// `axes`, have other gradients of it; else an empty text. They would train other weights, with numbers that seem right. Rounding
-// may differ between machines and, on GPUs, from run to run, so norms are compared with some tolerance. `norm`: that of all
-// gradients. Collective over `axes`, and the same on all of their ranks.
-std::string differing_copies(const std::vector<std::string>& axes, double norm, const StepState& state);
+// `axes`, have other gradients of it, or if ranks that have the same tokens have other losses; else an empty text. They would
+// train other weights, with numbers that seem right. Rounding may differ between machines and, on GPUs, from run to run, so norms
+// are compared with some tolerance. `norm`: that of all gradients. `losses`: this rank's sums by position. Collective over
+// `axes`, and the same on all of their ranks.
+std::string differing_copies(const std::vector<std::string>& axes, double norm, const at::Tensor& losses, const StepState& state);
 
 }  // namespace zt

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "copies.h"
@@ -60,7 +61,7 @@ std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>&
 
 // The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
-void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepState& state) {
+void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, const StepParts& parts, StepState& state) {
   ExactSum sum;
   at::Tensor words;  // the sum of the gradients on a device; copied to the host once
   for (const Unit& unit : state.units) {
@@ -82,9 +83,10 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, StepS
   }
   state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
   state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
-  if (!comm || state.are_copies_compared || !state.is_finite) return;
-  state.known_failure = differing_copies(axes, std::sqrt(sum.value()), state);
-  state.is_finite = state.are_copies_compared = state.known_failure.empty();
+  // In the first finite step, and in some later ones: a mistake may show only after a parameter is no longer zero.
+  if (!comm || !state.is_finite || !std::has_single_bit(++state.finite_norms)) return;
+  state.known_failure = differing_copies(axes, std::sqrt(sum.value()), parts.stats.losses_by_position(), state);
+  state.is_finite = state.known_failure.empty();
 }
 
 }  // namespace
@@ -106,7 +108,7 @@ Work start_norm(const Action& action, StepParts& parts, StepState& state) {
   Communicator* comm = axes.empty() ? nullptr : &state.links->control(axes);
   reduce_losses(axes, comm, parts, state);
   state.is_finite = state.is_forward_finite && state.known_failure.empty();
-  if (parts.mode == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, state);
+  if (parts.mode == Mode::train && state.known_failure.empty() && !state.failure) reduce_norm(axes, comm, parts, state);
   return {};
 }
 
