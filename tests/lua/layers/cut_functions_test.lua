@@ -166,8 +166,10 @@ function TestCutFunctions.test_finds_gradients_that_differ_between_copies()
   end
   -- As long as gamma is zero, the mistake has no effect. A later step finds it.
   local late = trainer_of(nn.layer{
-    tensor_axes = {tp}, params = {up = {values = values({INNER, WIDTH}, 1), cut = {axis = tp}},
-                                  down = {values = values({WIDTH, INNER}, 2), cut = {axis = tp, dim = 1}}, gamma = zt.zeros{WIDTH}},
+    tensor_axes = {tp}, params = {
+      up = {values = values({INNER, WIDTH}, 1), cut = {axis = tp}},
+      down = {values = values({WIDTH, INNER}, 2), cut = {axis = tp, dim = 1}}, gamma = zt.zeros{WIDTH},
+    },
     forward = function(self, h, ctx)
       return h + ctx:reduce_from(tp, zt.linear(zt.linear(h, self.up):tanh(), self.down)) * self.gamma
     end,
