@@ -1,4 +1,4 @@
-// What a GPU can do.
+// The compute capability of a GPU, on which it depends which kernels of LibTorch run there.
 #pragma once
 
 namespace zt::nn::device {

@@ -26,7 +26,6 @@ class Crossing {
 
   // Returns whether to_parts gives another tensor: that of all tokens.
   bool gathers() const { return tokens_.has_value(); }
-  bool overlaps() const { return overlap_; }
   // Return whether tensors that go to the parts, and those that go to the stream, are sent while the rank computes.
   bool overlaps_to_parts() const { return overlap_ && gathers(); }
   bool overlaps_to_stream() const { return overlap_ && context_; }

@@ -65,11 +65,11 @@ MatmulInput MatmulInput::to(at::ScalarType dtype) const {
 
 void InputRows::begin_again(const at::Tensor& saved) {
   saved_ = saved;
-  if (enter_.overlaps()) moved_ = move();
+  if (enter_.overlaps_to_parts()) moved_ = move();
 }
 
 at::Tensor InputRows::again() {
-  return (enter_.overlaps() ? std::exchange(moved_, {}) : move()).wait();
+  return (enter_.overlaps_to_parts() ? std::exchange(moved_, {}) : move()).wait();
 }
 
 MoveResult InputRows::move() {

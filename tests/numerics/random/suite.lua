@@ -17,7 +17,7 @@ local function script_of(case, failure)
   })
 end
 
---- Returns whether a failure shows that a planted fault is found, by the oracle or by the trainer in its first step.
+--- Returns whether a failure shows that a planted fault is found, by the oracle, or by the trainer where it compares ranks.
 function suite.finds(failure)
   return failure.check ~= "error" or failure.text:find("but their gradients differ", 1, true) ~= nil
 end

@@ -118,11 +118,15 @@ function meshes.check_model(options, config, sizes)
   if config.experts then check_experts(options, config.experts, sizes) end
   if type(options.model) == "function" then return end
   local tensor = config.tensor or {}
-  if tensor.sequence_parallel ~= nil or tensor.overlap ~= nil then
-    fail("the configuration asks for %s, which the model's layers must take: give model = function(mesh, experts, cut), with %s "
-      .. "in nn.gpt; or leave the key out", tensor.overlap ~= nil and "tensor_parallel.tp_overlap_comm"
-      or "sequence parallelism (partition_activations, pipe_partitioned or grad_partitioned)",
-      tensor.overlap ~= nil and "overlap = cut.overlap" or "sequence_parallel = cut.sequence_parallel")
+  for _, each in ipairs {
+    {"overlap", "tensor_parallel.tp_overlap_comm"},
+    {"sequence_parallel", "sequence parallelism (partition_activations, pipe_partitioned or grad_partitioned)"},
+  } do
+    local option, asked = unpack(each)
+    if tensor[option] ~= nil then
+      fail("the configuration asks for %s, which the model's layers must take: give model = function(mesh, experts, cut), with "
+        .. "%s = cut.%s in nn.gpt; or leave the key out", asked, option, option)
+    end
   end
   if options.mesh then return end
   for _, name in ipairs {"tp", "cp"} do

@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include <cstdlib>
+#include <exception>
 #include <map>
 #include <mutex>
 #include <new>
@@ -86,7 +87,7 @@ IValue hollow(const IValue& value) {
   return all;
 }
 
-// What a call gives: its results, and its arguments after it. The tensors are hollow.
+// The results of an operator, and its arguments after the call. All tensors are hollow: they have a shape and no memory.
 struct Outcome {
   std::vector<IValue> results, arguments;
 };
@@ -139,10 +140,11 @@ Outcome outcome_of(const c10::OperatorHandle& op, const std::vector<IValue>& giv
     outcome = run(op, given, 0);
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) throw;
+    const std::exception_ptr first = std::current_exception();
     try {
       outcome = run(op, given, 1);  // zero may be no legal value, as of a divisor
     } catch (const std::exception&) {
-      throw Error(error.what());
+      std::rethrow_exception(first);
     }
   }
   return known[key.str()] = outcome;

@@ -151,31 +151,32 @@ double ByHand::forward(const Batch& micro_batch) {
         "use trainer:step(batch)",
         micro_batch_);
   }
+  Counts counts;
+  const auto take = [&] { counts = give(micro_batch, running); };
+  const auto compute = [&] { running.run(runs_.state(), action_, end); };
   if (is_local_compute(program, action_, end, plan_->model())) {
     or_as_before(
         "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know nothing of "
         "this and wait for it",
         [&] {
-          const Counts counts = give(micro_batch, running);
-          running.run(runs_.state(), action_, end);
+          take();
+          compute();
           note_forward(counts);
         });
   } else if (plan_->model().communicates_within_layers()) {  // in which a rank that has failed could not take part
-    Counts counts;
     or_as_before("; nothing was changed: call trainer:forward once more, on all ranks, with a micro-batch that is right", [&] {
-      runs_.refuse_together(program, [&] { counts = give(micro_batch, running); });
+      runs_.refuse_together(program, take);
       runs_.ensure_same_samples(program);
     });
     attempt(running, [&] {
-      running.run(runs_.state(), action_, end);
+      compute();
       note_forward(counts);
     });
   } else {
     attempt(running, [&] {
-      Counts counts;
       run_together(beside_tokens(), [&] {
-        counts = give(micro_batch, running);
-        running.run(runs_.state(), action_, end);
+        take();
+        compute();
       });
       note_forward(counts);
     });
