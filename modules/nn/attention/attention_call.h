@@ -17,6 +17,15 @@ using tile::padded;
 
 constexpr int64_t kQueries = kPanel;  // rows per tile of scores; more rows would compute more scores that a causal mask discards
 constexpr int64_t kKeys = 512;        // columns per tile of scores; a tile has 64 KiB of float32
+constexpr int64_t kGroup = 8;         // tiles of queries that read a tile of keys and values while it is in the cache
+
+// The queries of a tile of scores, and the keys that they see: a range that begins at the start of a panel.
+struct QueryTile {
+  TileRange rows, visible;
+
+  bool sees_none() const { return visible.begin == visible.end; }
+};
+using QueryGroup = c10::SmallVector<QueryTile, kGroup>;
 
 // The heads of a view [B, rows, heads D].
 template <class T>
@@ -125,12 +134,28 @@ struct AttentionCall {
     }
   }
   int64_t query_tiles() const { return (query_count + kQueries - 1) / kQueries; }
-  TileRange query_tile(int64_t index) const { return {index * kQueries, std::min((index + 1) * kQueries, query_count)}; }
-  // Calls body(range) for each tile of keys.
+  int64_t query_groups() const { return (query_tiles() + kGroup - 1) / kGroup; }
+  QueryGroup query_group(int64_t sample, int64_t index) const {
+    QueryGroup group;
+    for (int64_t i = index * kGroup; i < std::min((index + 1) * kGroup, query_tiles()); ++i) {
+      const TileRange rows{i * kQueries, std::min((i + 1) * kQueries, query_count)};
+      group.push_back({rows, visible(sample, rows)});
+    }
+    return group;
+  }
+  // Calls body(number of the tile in the group, its queries, keys, whether they are its first) for all tiles of keys that each
+  // tile of queries sees, in ascending order. Tiles of the group that see the same keys follow each other.
   template <class Body>
-  void for_keys(TileRange visible_keys, const Body& body) const {
-    for (int64_t j = visible_keys.begin; j < visible_keys.end; j += kKeys)
-      body(TileRange{j, std::min(j + kKeys, visible_keys.end)});
+  static void for_keys(const QueryGroup& group, const Body& body) {
+    int64_t most = 0;
+    for (const QueryTile& tile : group) most = std::max(most, tile.visible.end - tile.visible.begin);
+    for (int64_t first = 0; first < most; first += kKeys) {
+      for (size_t i = 0; i < group.size(); ++i) {
+        const auto& [rows, visible] = group[i];
+        const int64_t begin = visible.begin + first;
+        if (begin < visible.end) body(i, rows, TileRange{begin, std::min(begin + kKeys, visible.end)}, first == 0);
+      }
+    }
   }
 };
 

@@ -14,24 +14,24 @@ namespace zt::nn {
 
 namespace {
 
-// Computes tiles of queries of the forward, one at a time. O is the dtype of the result.
+// Computes groups of queries of the forward, one at a time. O is the dtype of the result.
 template <class T, class A, class O>
 class AttentionForward {
  public:
   AttentionForward(const AttentionCall<T, A>& call, O* out, A* logsumexp) : call_(call), out_(out), logsumexp_(logsumexp) {}
 
-  // Computes tile number `index` of all. Tiles that share a key head have consecutive numbers.
+  // Computes group number `index` of all. Groups that share a key head have consecutive numbers.
   void run(int64_t index) {
     const auto& c = call_;
-    const int64_t tiles = c.query_tiles(), row = index / tiles;  // row: number of the pair (sample, head)
+    const int64_t groups = c.query_groups(), row = index / groups;  // row: number of the pair (sample, head)
     const int64_t sample = row / c.rule.shape.heads, head = row % c.rule.shape.heads;
     load_keys(sample, c.rule.shape.kv_of(head));
-    run_tile(sample, head, c.query_tile(from_both_ends(index % tiles, tiles)));
+    run_group(sample, head, c.query_group(sample, from_both_ends(index % groups, groups)));
   }
 
  private:
-  // Maps 0, 1, 2, 3, ... to 0, n - 1, 1, n - 2, ... With a causal mask, later tiles cost more. In this order, the threads' shares
-  // of the tiles cost about the same.
+  // Maps 0, 1, 2, 3, ... to 0, n - 1, 1, n - 2, ... With a causal mask, later groups cost more. In this order, the threads'
+  // shares of the groups cost about the same.
   static int64_t from_both_ends(int64_t i, int64_t n) { return i % 2 == 0 ? i / 2 : n - 1 - i / 2; }
 
   void load_keys(int64_t sample, int64_t kv) {
@@ -46,45 +46,50 @@ class AttentionForward {
     tile::load(c.isa, values, c.values.at(sample, first, kv), c.values.row_stride, count, c.head_dim, A(1));
   }
 
-  void run_tile(int64_t sample, int64_t head, TileRange queries) {
-    const auto& c = call_;
-    const int64_t rows = queries.end - queries.begin;
-    const TileRange visible = c.visible(sample, queries);
+  // What is kept of a tile of queries from one tile of keys to the next.
+  struct State {
     A largest[kQueries], sum[kQueries];
-    std::fill_n(largest, kQueries, -std::numeric_limits<A>::infinity());
-    std::fill_n(sum, kQueries, A(0));
-    if (visible.begin == visible.end) {
-      std::fill_n(mixed_, rows * c.padded_dim, A(0));
-      return store(sample, head, queries, largest, sum);
-    }
-    tile::load(c.isa, mixed_, c.queries.at(sample, queries.begin, head), c.queries.row_stride, rows, c.head_dim, c.scale);
-    tile::transpose(c.isa, queries_, mixed_, rows, c.head_dim);
-    bool later = false;
-    c.for_keys(visible, [&](TileRange keys) {
-      const int64_t count = keys.end - keys.begin;
-      tile::multiply<A>(c.isa, {scores_, score_row_, queries_, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
+    A *queries, *mixed;
+  };
+
+  void run_group(int64_t sample, int64_t head, const QueryGroup& group) {
+    const auto& c = call_;
+    for (size_t i = 0; i < group.size(); ++i) begin(states_[i], sample, head, group[i]);
+    c.for_keys(group, [&](size_t i, TileRange queries, TileRange keys, bool is_first) {
+      State& state = states_[i];
+      const int64_t rows = queries.end - queries.begin, count = keys.end - keys.begin;
+      tile::multiply<A>(c.isa, {scores_, score_row_, state.queries, 1, kPanel, keys_ + keys.begin * c.padded_dim, kPanel,
                                 kPanel * c.padded_dim, rows, padded(count), c.head_dim, false});
       tile::softmax<A>(c.isa, scores_, score_row_, rows, c.mask(sample, head, queries, keys, kept_.data()),
-                       {largest, sum, later ? mixed_ : nullptr, c.padded_dim});
-      tile::multiply<A>(c.isa, {mixed_, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim, c.padded_dim,
-                                kPanel, rows, c.padded_dim, count, later});
-      later = true;
+                       {state.largest, state.sum, is_first ? nullptr : state.mixed, c.padded_dim});
+      tile::multiply<A>(c.isa, {state.mixed, c.padded_dim, scores_, score_row_, 1, values_ + keys.begin * c.padded_dim,
+                                c.padded_dim, kPanel, rows, c.padded_dim, count, !is_first});
     });
-    store(sample, head, queries, largest, sum);
+    for (size_t i = 0; i < group.size(); ++i) store(sample, head, group[i].rows, states_[i]);
+  }
+
+  void begin(State& state, int64_t sample, int64_t head, const QueryTile& tile) {
+    const auto& c = call_;
+    const int64_t rows = tile.rows.end - tile.rows.begin;
+    std::fill_n(state.largest, kQueries, -std::numeric_limits<A>::infinity());
+    std::fill_n(state.sum, kQueries, A(0));
+    if (tile.sees_none()) return void(std::fill_n(state.mixed, rows * c.padded_dim, A(0)));
+    tile::load(c.isa, state.mixed, c.queries.at(sample, tile.rows.begin, head), c.queries.row_stride, rows, c.head_dim, c.scale);
+    tile::transpose(c.isa, state.queries, state.mixed, rows, c.head_dim);
   }
 
   // Stores the result of a tile from the sums over all keys. A row that sees no key has the sum 0, and the weighted sum 0.
-  void store(int64_t sample, int64_t head, TileRange queries, const A* largest, const A* sum) {
+  void store(int64_t sample, int64_t head, TileRange queries, const State& state) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin;
     A reciprocal[kQueries];
     A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
     for (int64_t i = 0; i < rows; ++i) {
-      logsumexp[i] = largest[i] + std::log(sum[i]);
-      reciprocal[i] = sum[i] == 0 ? A(0) : 1 / sum[i];
+      logsumexp[i] = state.largest[i] + std::log(state.sum[i]);
+      reciprocal[i] = state.sum[i] == 0 ? A(0) : 1 / state.sum[i];
     }
     O* out = out_ + c.out_at(sample, queries.begin, head);
-    tile::store(c.isa, out, c.out_columns(), mixed_, rows, c.head_dim, reciprocal, A(1));
+    tile::store(c.isa, out, c.out_columns(), state.mixed, rows, c.head_dim, reciprocal, A(1));
   }
 
   const AttentionCall<T, A>& call_;
@@ -94,11 +99,19 @@ class AttentionForward {
   Scratch<A> scratch_{call_.device};
   A* keys_ = scratch_.take(padded(call_.key_count, kPanel) * call_.padded_dim);
   A* values_ = scratch_.take(call_.key_count * call_.padded_dim);
-  A* queries_ = scratch_.take(kQueries * call_.padded_dim);
   A* scores_ = scratch_.take(kQueries * score_row_);
-  A* mixed_ = scratch_.take(kQueries * call_.padded_dim);
+  std::vector<State> states_ = made_states();
   std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.rule.dropout ? kQueries * kKeys : 0);
   int64_t loaded_ = -1;  // number of the pair (sample, key head) whose keys and values are loaded
+
+  std::vector<State> made_states() {
+    std::vector<State> states(std::min(call_.query_tiles(), kGroup));
+    for (State& state : states) {
+      state.queries = scratch_.take(kQueries * call_.padded_dim);
+      state.mixed = scratch_.take(kQueries * call_.padded_dim);
+    }
+    return states;
+  }
 };
 
 // Computes the backward of pairs (sample, key head), one at a time. The suffix _across marks transposed panels. G is the dtype of
@@ -126,7 +139,7 @@ class AttentionBackward {
     begin(dvalues_, grads_.values, sample, kv);
     const Share heads = c.rule.shape.heads_of(kv);
     for (int64_t head = heads.begin; head < heads.end(); ++head) {
-      for (int64_t i = 0; i < c.query_tiles(); ++i) run_tile(sample, head, c.query_tile(i));
+      for (int64_t i = 0; i < c.query_groups(); ++i) run_group(sample, head, c.query_group(sample, i));
     }
     end(dkeys_, grads_.keys, sample, kv);
     end(dvalues_, grads_.values, sample, kv);
@@ -144,42 +157,49 @@ class AttentionBackward {
     tile::store<A>(c.isa, grad.at(sample, 0, kv), grad.row_stride, sum, c.key_count, c.head_dim, nullptr, A(1));
   }
 
-  void run_tile(int64_t sample, int64_t head, TileRange queries) {
-    const auto& c = call_;
-    const int64_t rows = queries.end - queries.begin, out_at = c.out_at(sample, queries.begin, head);
-    const TileRange visible = c.visible(sample, queries);
-    if (visible.begin == visible.end) {
-      std::fill_n(dqueries_, rows * c.padded_dim, A(0));
-      return store_queries(sample, head, queries);
-    }
+  // What is kept of a tile of queries from one tile of keys to the next.
+  struct State {
     A dots[kQueries];
-    tile::load(c.isa, queries_, c.queries.at(sample, queries.begin, head), c.queries.row_stride, rows, c.head_dim, c.scale);
-    tile::load(c.isa, mixed_, out_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
-    tile::load(c.isa, dmixed_, dout_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
-    tile::transpose(c.isa, queries_across_, queries_, rows, c.head_dim);
-    tile::transpose(c.isa, dmixed_across_, dmixed_, rows, c.head_dim);
-    tile::row_dots<A>(c.isa, dots, mixed_, dmixed_, rows, c.head_dim);
-    bool later = false;
-    c.for_keys(visible, [&](TileRange keys) {
+    A *queries, *queries_across, *dmixed, *dmixed_across, *dqueries;
+  };
+
+  void run_group(int64_t sample, int64_t head, const QueryGroup& group) {
+    const auto& c = call_;
+    for (size_t i = 0; i < group.size(); ++i) load_queries(states_[i], sample, head, group[i]);
+    c.for_keys(group, [&](size_t i, TileRange queries, TileRange keys, bool is_first) {
       const A* logsumexp = logsumexp_ + c.row_at(sample, queries.begin, head);
-      run_keys(c.mask(sample, head, queries, keys, kept_.data()), rows, keys, logsumexp, dots, later);
-      later = true;
+      run_keys(states_[i], c.mask(sample, head, queries, keys, kept_.data()), queries.end - queries.begin, keys, logsumexp,
+               is_first);
     });
-    store_queries(sample, head, queries);
+    for (size_t i = 0; i < group.size(); ++i) store_queries(states_[i], sample, head, group[i].rows);
   }
 
-  void store_queries(int64_t sample, int64_t head, TileRange queries) {
+  void load_queries(State& state, int64_t sample, int64_t head, const QueryTile& tile) {
+    const auto& c = call_;
+    const int64_t rows = tile.rows.end - tile.rows.begin, out_at = c.out_at(sample, tile.rows.begin, head);
+    if (tile.sees_none()) return void(std::fill_n(state.dqueries, rows * c.padded_dim, A(0)));
+    tile::load(c.isa, state.queries, c.queries.at(sample, tile.rows.begin, head), c.queries.row_stride, rows, c.head_dim,
+               c.scale);
+    tile::load(c.isa, mixed_, out_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
+    tile::load(c.isa, state.dmixed, dout_ + out_at, c.out_columns(), rows, c.head_dim, A(1));
+    tile::transpose(c.isa, state.queries_across, state.queries, rows, c.head_dim);
+    tile::transpose(c.isa, state.dmixed_across, state.dmixed, rows, c.head_dim);
+    tile::row_dots<A>(c.isa, state.dots, mixed_, state.dmixed, rows, c.head_dim);
+  }
+
+  void store_queries(const State& state, int64_t sample, int64_t head, TileRange queries) {
     const auto& c = call_;
     const int64_t rows = queries.end - queries.begin;
     G* to = grads_.queries.at(sample, queries.begin, head);
     if (grads_.sum == GradientSum::write)
-      return tile::store<A>(c.isa, to, grads_.queries.row_stride, dqueries_, rows, c.head_dim, nullptr, c.scale);
+      return tile::store<A>(c.isa, to, grads_.queries.row_stride, state.dqueries, rows, c.head_dim, nullptr, c.scale);
     tile::load(c.isa, mixed_, to, grads_.queries.row_stride, rows, c.head_dim, A(1));
-    for (int64_t i = 0; i < rows * c.padded_dim; ++i) mixed_[i] += dqueries_[i] * c.scale;
+    for (int64_t i = 0; i < rows * c.padded_dim; ++i) mixed_[i] += state.dqueries[i] * c.scale;
     tile::store<A>(c.isa, to, grads_.queries.row_stride, mixed_, rows, c.head_dim, nullptr, A(1));
   }
 
-  void run_keys(const tile::AttentionMask& mask, int64_t rows, TileRange keys, const A* logsumexp, const A* dots, bool later) {
+  void run_keys(const State& state, const tile::AttentionMask& mask, int64_t rows, TileRange keys, const A* logsumexp,
+                bool is_first) {
     const auto& c = call_;
     const int64_t count = keys.end - keys.begin, first = keys.begin * c.padded_dim;
     const auto scores = [&](A* to, const A* a, const A* b) {
@@ -190,13 +210,13 @@ class AttentionBackward {
       tile::multiply<A>(c.isa,
                         {to + first, c.padded_dim, a, 1, score_row_, b, c.padded_dim, kPanel, count, c.padded_dim, rows, true});
     };
-    scores(weights_, queries_across_, keys_across_);
-    scores(dscores_, dmixed_across_, values_across_);
-    tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, mask, logsumexp, dots);
-    tile::multiply<A>(c.isa, {dqueries_, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
-                              c.padded_dim, count, later});
-    add_over_queries(dkeys_, dscores_, queries_);
-    add_over_queries(dvalues_, weights_, dmixed_);
+    scores(weights_, state.queries_across, keys_across_);
+    scores(dscores_, state.dmixed_across, values_across_);
+    tile::softmax_backward(c.isa, weights_, dscores_, score_row_, rows, mask, logsumexp, state.dots);
+    tile::multiply<A>(c.isa, {state.dqueries, c.padded_dim, dscores_, score_row_, 1, keys_ + first, c.padded_dim, kPanel, rows,
+                              c.padded_dim, count, !is_first});
+    add_over_queries(dkeys_, dscores_, state.queries);
+    add_over_queries(dvalues_, weights_, state.dmixed);
   }
 
   const AttentionCall<T, A>& call_;
@@ -210,15 +230,20 @@ class AttentionBackward {
   A* values_across_ = scratch_.take(padded(call_.key_count, kPanel) * call_.padded_dim);
   A* dkeys_ = scratch_.take(call_.key_count * call_.padded_dim);
   A* dvalues_ = scratch_.take(call_.key_count * call_.padded_dim);
-  A* queries_ = scratch_.take(kQueries * call_.padded_dim);
-  A* dqueries_ = scratch_.take(kQueries * call_.padded_dim);
-  A* queries_across_ = scratch_.take(kQueries * call_.padded_dim);
   A* mixed_ = scratch_.take(kQueries * call_.padded_dim);
-  A* dmixed_across_ = scratch_.take(kQueries * call_.padded_dim);
-  A* dmixed_ = scratch_.take(kQueries * call_.padded_dim);
   A* weights_ = scratch_.take(kQueries * score_row_);
   A* dscores_ = scratch_.take(kQueries * score_row_);
+  std::vector<State> states_ = made_states();
   std::vector<uint8_t> kept_ = std::vector<uint8_t>(call_.rule.dropout ? kQueries * kKeys : 0);
+
+  std::vector<State> made_states() {
+    std::vector<State> states(std::min(call_.query_tiles(), kGroup));
+    for (State& state : states) {
+      for (A** part : {&state.queries, &state.queries_across, &state.dmixed, &state.dmixed_across, &state.dqueries})
+        *part = scratch_.take(kQueries * call_.padded_dim);
+    }
+    return states;
+  }
 };
 
 // Calls body(T{}, A{}), where T is the dtype of x and A the type of the arithmetic. Throws Misuse for other dtypes.
@@ -269,7 +294,7 @@ void attention_forward(const at::Tensor& out, const at::Tensor& logsumexp, const
   for_dtypes(in.queries, [&]<class T, class A>(T, A) {
     const AttentionCall<T, A> call(in, tokens, rule, isa);
     for_result<T, A>(out, in.queries, [&]<class O>(O) {
-      for_tasks(call.samples * rule.shape.heads * call.query_tiles(), call.device,
+      for_tasks(call.samples * rule.shape.heads * call.query_groups(), call.device,
                 [&] { return AttentionForward<T, A, O>(call, data_of<O>(out), data_of<A>(logsumexp)); });
     });
   });
