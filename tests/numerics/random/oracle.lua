@@ -172,11 +172,36 @@ end
 -- The distances that a first gradient in these precisions cannot have if it is right.
 local FURTHEST = {fp32 = 1e-3, bf16 = 0.5, fp16 = 0.5}
 
+--- Returns whether the distance of the case's gradient from the exact one is that of rounding. A router may choose other experts
+--- in fewer bits.
+function oracle.has_distance(case)
+  for _, item in ipairs(case.items) do
+    if item.kind == "mixture" then return false end
+  end
+  local shard = case.layout.shard or {}
+  return case.precision ~= "fp64" and not shard.grad_dtype and not shard.reduce_dtype
+end
+
+-- Runs the case on one rank. Returns its outcome in fp64; if there is a distance, that of its first step in the case's precision;
+-- and if wanted, that of the comparison with finite differences. `fault`: a fault of all ranks.
+local function run_one_rank(case, script, fault)
+  local variants = {{precision = "fp64", reference = true, without_mistakes = true, fault = fault}}
+  local function add(variant)
+    variants[#variants + 1] = variant
+    return #variants
+  end
+  local rounded = oracle.has_distance(case)
+                  and add{precision = case.precision, reference = true, without_mistakes = true, steps = 1}
+  local differences = case.finds_differences and add{differences = true, fault = fault}
+  local outcomes = run(script, 1, variants)[1]
+  return outcomes[1], outcomes[rounded], outcomes[differences]
+end
+
 -- As `check` below, but runs the case on the ranks of this run, and compares no bits.
 local function check_here(case)
   for _ = 1, 2 do collectgarbage() end -- a rank can have 1,024 communicators
   local script = render.script(case)
-  local exact = run(script, 1, {{precision = "fp64", reference = true, without_mistakes = true}})[1][1]
+  local exact, one_rank = run_one_rank(case, script)
   local run_case = assert(loadstring(script, "=case"))()
   local function outcomes_in(precision) return {{run_case{precision = precision}}} end
   check_near(case, outcomes_in "fp64", exact)
@@ -184,7 +209,7 @@ local function check_here(case)
   if oracle.has_distance(case) then
     check_vectors(case.precision, "gradient", exact.trainable, mine.gradients[1], exact.gradients[1], FURTHEST[case.precision])
   end
-  return {exact = exact, mine = mine, script = script, differences = 0}
+  return {exact = exact, one_rank = one_rank, mine = mine, differences = 0}
 end
 
 -- Throws {check =, text =} where something differs. Returns the outcomes in the case's precision.
@@ -196,17 +221,14 @@ local function check(case)
   }
   if not has_plain_ranks(case) then variants[3] = nil end
   local shared = case.fault and faults.list[case.fault].is_of_all and case.fault or nil
-  local reference = {{precision = "fp64", reference = true, without_mistakes = true, fault = shared}}
-  if case.finds_differences then reference[2] = {differences = true, fault = shared} end
-  local exact = run(script, 1, reference)[1]
-  if exact[2] and exact[2].text then fail("differences", "%s", exact[2].text) end
+  local exact, one_rank, differences = run_one_rank(case, script, shared)
+  if differences and differences.text then fail("differences", "%s", differences.text) end
   local laid_out = run(script, draw_layout.ranks(case.layout), variants)
   check_ranks_agree(laid_out, 1, "run in fp64")
-  check_near(case, laid_out, exact[1])
+  check_near(case, laid_out, exact)
   check_ranks_agree(laid_out, 2, "run in " .. case.precision)
   check_bits(case, script, laid_out[1][2], variants[3] and laid_out[1][3])
-  local differences = exact[2] and exact[2].checked or 0
-  return {exact = exact[1], mine = laid_out[1][2], script = script, differences = differences}
+  return {exact = exact, one_rank = one_rank, mine = laid_out[1][2], differences = differences and differences.checked or 0}
 end
 
 --- Throws, with a message that begins with `what`, unless two outcomes have the same bits.
@@ -231,25 +253,14 @@ function oracle.check(case) return result_of(check, case) end
 --- Likewise for the case on the ranks of this run, which may be on GPUs.
 function oracle.check_here(case) return result_of(check_here, case) end
 
---- Returns whether the distance of the case's gradient from the exact one is that of rounding. A router may choose other experts
---- in fewer bits.
-function oracle.has_distance(case)
-  for _, item in ipairs(case.items) do
-    if item.kind == "mixture" then return false end
-  end
-  local shard = case.layout.shard or {}
-  return case.precision ~= "fp64" and not shard.grad_dtype and not shard.reduce_dtype
-end
-
 --- Returns the squared distances of the first gradient from the exact one, of the case and of one rank in its precision.
-function oracle.distances(case, result)
-  local one = run(result.script, 1, {{precision = case.precision, reference = true, without_mistakes = true, steps = 1}})[1][1]
+function oracle.distances(result)
   local exact = result.exact.gradients[1]
   local function squared(run_of)
     local off = (run_of.gradients[1] - exact):norm():item() / exact:norm():item()
     return off * off
   end
-  return squared(result.mine), squared(one)
+  return squared(result.mine), squared(result.one_rank)
 end
 
 return oracle
