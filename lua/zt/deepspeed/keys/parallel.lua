@@ -61,10 +61,11 @@ local COMPILE = {
   {"keep_all_input_tensors", "boolean", default = false}, {"passes", "list", default = {}},
 }
 
+-- Returns whether the block has an effect. A size that is neither that of no axis nor a legal one is refused with the block.
 local function cuts_tensors(block)
   local tp = block.tp or block.tensor_parallel
-  local function is_cut(size) return type(size) == "number" and size > 1 end
-  return is_cut(block.autotp_size) or type(tp) == "table" and is_cut(tp.tp_size)
+  local function is_given(size, absent) return type(size) == "number" and size ~= 1 and size ~= absent end
+  return is_given(block.autotp_size, 0) or type(tp) == "table" and is_given(tp.tp_size)
 end
 
 return {

@@ -170,6 +170,8 @@ function TestFates:test_refused_with_what_to_use_instead()
       "tensor_parallel.partition_config.use_default_specs = true is refused: layers say how they are cut",
     ["tensor_parallel: {autotp_size: 2, kernel_inject: true}"] = "kernel_inject = true is refused: layers have their fused loops",
     ['tensor_parallel: {autotp_size: 2, tp: {tp_group: "x"}}'] = "tp_group = 'x' is refused: give `zt.initialize{mesh =",
+    ["tensor_parallel: {autotp_size: -1}"] = "tensor_parallel.autotp_size must be at least 0, got -1",
+    ["tensor_parallel: {tp: {tp_size: 0}}"] = "tensor_parallel.tp.tp_size must be at least 1, got 0",
     ['gradient_allreduce_op: "sum"'] = "gradient_allreduce_op must be 'mean', got 'sum'",
   } do
     lu.assertErrorMsgContains(expected, with, more)
