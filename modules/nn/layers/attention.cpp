@@ -35,7 +35,7 @@ Attention::Attention(AttentionOptions options, const std::string& prefix, const 
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), qkv_bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
   if (options.qk_norm) head_norm_.emplace(shape_.head_dim, options.qk_norm_eps, prefix);
-  if (options.rotary) rotary_ = std::make_shared<Rotary>(shape_.head_dim, options.rope_base, options.rope_scaling);
+  if (options.rotary) rotary_ = Rotary::shared(shape_.head_dim, options.rope_base, options.rope_scaling);
   tensor_.check_enough(shape_.heads, "heads", path);
   check_context(path);
   cut();

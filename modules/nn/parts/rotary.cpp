@@ -63,15 +63,39 @@ Angles Rotary::angles(const at::Tensor& positions, at::ScalarType dtype, at::Dev
   const auto [least, most] = std::minmax_element(places.begin(), places.end());
   const int64_t needed = places.empty() ? 0 : *most + 1;
   if (!places.empty()) check_not_negative(*least);
-  const at::Tensor& held = table_.cosine;
-  if (!held.defined() || held.size(0) < needed || held.scalar_type() != wide || held.device() != device) {
-    const at::Tensor exponents = at::arange(0, head_dim_, 2, at::kDouble) / static_cast<double>(head_dim_);
-    at::Tensor per_position = at::pow(base_, -exponents);
-    if (scaling_) per_position = scaled_angles(per_position, *scaling_);
-    const at::Tensor angles = at::outer(at::arange(needed, at::kDouble), per_position);
-    table_ = {angles.cos().to(device, wide), angles.sin().to(device, wide), {}};
+  const Angles& held = table(needed, wide, device);
+  return {held.cosine, held.sine, rows.to(device, at::kLong, /*non_blocking=*/true)};
+}
+
+// Returns the table for these elements with at least the needed positions.
+const Angles& Rotary::table(int64_t needed, at::ScalarType dtype, at::Device device) {
+  const auto found = std::ranges::find_if(
+      tables_, [&](const Angles& held) { return held.cosine.scalar_type() == dtype && held.cosine.device() == device; });
+  if (found == tables_.end()) return tables_.emplace_back(made_table(needed, dtype, device));
+  // Generation needs one more position in each step, so a table that grows gets half of its size more.
+  const int64_t positions = found->cosine.size(0);
+  if (positions < needed) *found = made_table(std::max(needed, positions + positions / 2), dtype, device);
+  return *found;
+}
+
+Angles Rotary::made_table(int64_t positions, at::ScalarType dtype, at::Device device) const {
+  const at::Tensor exponents = at::arange(0, head_dim_, 2, at::kDouble) / static_cast<double>(head_dim_);
+  at::Tensor per_position = at::pow(base_, -exponents);
+  if (scaling_) per_position = scaled_angles(per_position, *scaling_);
+  const at::Tensor angles = at::outer(at::arange(positions, at::kDouble), per_position);
+  return {angles.cos().to(device, dtype), angles.sin().to(device, dtype), {}};
+}
+
+std::shared_ptr<Rotary> Rotary::shared(int64_t head_dim, double base, const std::optional<RopeScaling>& scaling) {
+  thread_local std::vector<std::weak_ptr<Rotary>> made;
+  std::erase_if(made, [](const auto& each) { return each.expired(); });
+  for (const auto& each : made) {
+    const std::shared_ptr<Rotary> held = each.lock();
+    if (held->head_dim_ == head_dim && held->base_ == base && held->scaling_ == scaling) return held;
   }
-  return {table_.cosine, table_.sine, rows.to(device, at::kLong, /*non_blocking=*/true)};
+  const auto rotary = std::make_shared<Rotary>(head_dim, base, scaling);
+  made.push_back(rotary);
+  return rotary;
 }
 
 void rotate_heads(const at::Tensor& x, const Angles& angles, int64_t heads, Turn turn) {

@@ -6,7 +6,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <array>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "zt/base/options.h"
 
@@ -27,6 +29,8 @@ struct RopeScaling {
   double factor = 1;
   std::optional<double> low_freq_factor = {}, high_freq_factor = {};
   std::optional<int64_t> original = {};  // tokens of the longest sequence of the first training
+
+  bool operator==(const RopeScaling&) const = default;
 };
 // Refuses options that llama3 lacks or that linear does not use.
 const Schema<RopeScaling>& schema_of(const RopeScaling& scaling);
@@ -40,11 +44,15 @@ struct Angles {
 // Throws Misuse if the least position is negative.
 void check_not_negative(int64_t least);
 
-// Holds the tables of angles by position. They are computed in double and grow as needed. Threads: one at a time.
+// Holds the tables of angles by position, one per dtype and device. They are computed in double and grow as needed. Threads: one
+// at a time.
 class Rotary {
  public:
   Rotary(int64_t head_dim, double base, std::optional<RopeScaling> scaling = {})
       : head_dim_(head_dim), base_(base), scaling_(std::move(scaling)) {}
+  // Returns the object of this thread with these options, which all layers use: for long sequences a table is large. A rank has
+  // one thread that makes its layers and runs them.
+  static std::shared_ptr<Rotary> shared(int64_t head_dim, double base, const std::optional<RopeScaling>& scaling);
   // Returns the angles for elements of `dtype` on `device`: tables in float64 for float64, else in float32. positions: int64, any
   // shape; the result may refer to their memory. Waits for positions on a GPU, because the largest position decides the size of
   // the tables. Throws Misuse for a negative position. On device meta only `rows` is given: the tables outlive a step.
@@ -54,7 +62,10 @@ class Rotary {
   int64_t head_dim_;
   double base_;
   std::optional<RopeScaling> scaling_;
-  Angles table_;
+  std::vector<Angles> tables_;  // without rows
+
+  const Angles& table(int64_t needed, at::ScalarType dtype, at::Device device);
+  Angles made_table(int64_t positions, at::ScalarType dtype, at::Device device) const;
 };
 
 enum class Turn : int8_t { forward = 1, back = -1 };

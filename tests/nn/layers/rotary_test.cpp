@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <numbers>
+#include <thread>
 
 #include "layers/layers.h"
 #include "nn/support/run.h"
@@ -29,6 +30,36 @@ TEST(RopeScaling, LinearGivesTheAnglesOfNearerPositions) {
   const RopeScaling scaling{.type = RopeScalingType::linear, .factor = 4};
   EXPECT_TRUE(at::equal(tables({0, 4, 8, 400}, scaling), tables({0, 1, 2, 100}, {})));
   EXPECT_TRUE(at::equal(tables({3, 5}, RopeScaling{}), tables({3, 5}, {})));
+}
+
+TEST(Rotary, LayersOfAThreadShareTheirTables) {
+  const RopeScaling halved{.type = RopeScalingType::linear, .factor = 2};
+  const std::shared_ptr<Rotary> first = Rotary::shared(kHeadDim, kBase, {}), scaled = Rotary::shared(kHeadDim, kBase, halved);
+  EXPECT_EQ(Rotary::shared(kHeadDim, kBase, {}), first);
+  EXPECT_EQ(Rotary::shared(kHeadDim, kBase, halved), scaled);
+  EXPECT_NE(scaled, first);
+  EXPECT_NE(Rotary::shared(kHeadDim + 2, kBase, {}), first);
+  EXPECT_NE(Rotary::shared(kHeadDim, kBase + 1, {}), first);
+  std::shared_ptr<Rotary> of_other;
+  std::thread([&] { of_other = Rotary::shared(kHeadDim, kBase, {}); }).join();
+  EXPECT_NE(of_other, first);
+}
+
+// A table grows by more than one position at a time, for generation. Those of other elements stay.
+TEST(Rotary, TablesGrow) {
+  Rotary rotary(kHeadDim, kBase);
+  const auto table = [&](int64_t position, at::ScalarType dtype) {
+    return rotary.angles(at::full({1}, position, at::kLong), dtype).cosine;
+  };
+  const at::Tensor first = table(9, at::kDouble), narrow = table(3, at::kBFloat16);
+  EXPECT_EQ(first.size(0), 10);
+  EXPECT_EQ(narrow.scalar_type(), at::kFloat);
+  const at::Tensor grown = table(10, at::kDouble);
+  EXPECT_EQ(grown.size(0), 15);
+  EXPECT_TRUE(at::equal(grown.narrow(0, 0, 10), first));
+  EXPECT_TRUE(table(14, at::kDouble).is_same(grown));
+  EXPECT_TRUE(table(2, at::kFloat).is_same(narrow));
+  EXPECT_EQ(table(99, at::kDouble).size(0), 100);
 }
 
 // The formula with wavelengths, as Llama 3.1's report and transformers have it.
