@@ -90,7 +90,7 @@ local function put_given(out, given, notes, stage)
     if row.needs_stage and stage < row.needs_stage then
       idle[entry.path] = ("no effect at stage %d: it is for stage %d"):format(stage, row.needs_stage)
     elseif NEEDS[entry.main] and not NEEDS[entry.main][2](given) then
-      idle[entry.path] = "no effect without " .. NEEDS[entry.main][1]
+      if value then idle[entry.path] = "no effect without " .. NEEDS[entry.main][1] end
     elseif row.to and value ~= nil then
       put(out, row.to, value)
     end
@@ -150,7 +150,8 @@ function ds.read(source, context)
   put_given(out, given, notes, given["zero_optimization.stage"] or 0)
   out.tensor = mistakes:try_with({"tensor_parallel", "pipeline", "activation_checkpointing"}, result.tensor, given)
   out.context = result.context(given)
-  out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types"}, result.zero, given, context, out)
+  out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types", "tensor_parallel"}, result.zero, given, context,
+                               out)
   out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
                                    context, context.own_optimizer or out.optimizer, mistakes)

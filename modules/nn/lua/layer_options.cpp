@@ -87,10 +87,11 @@ std::vector<std::string> read_axes(const char* option, const std::vector<std::sh
   return names;
 }
 
-std::optional<TokenCut> read_token_cut(const Value& value, std::set<std::string>& named) {
+std::optional<TokenCut> read_token_cut(const Value& value, std::set<std::string>& named, std::vector<std::string>& fields) {
   static const Schema<TokenCutOptions> kSchema = token_cut_options(Schema<TokenCutOptions>("nn.layer.context"));
   const TokenCutOptions options = kSchema.parse(value);
   named.insert(options.axis->name);
+  fields = options.fields;
   return token_cut_of(options, "nn.layer.context");
 }
 

@@ -29,15 +29,37 @@ std::shared_ptr<LuaContext> self(lua_State* L) {
   return handle;
 }
 
+// Returns the first batch field with a number per token. Undefined: the batch has none, or the layer does not have the option
+// `context`.
+at::Tensor token_field(const LuaContext& handle) {
+  if (!handle.token_fields) return {};
+  for (const std::string& name : *handle.token_fields) {
+    if (!handle.context->has_batch(name)) continue;
+    const at::Tensor field = handle.context->batch(name);
+    if (field.dim() > 1) return field;
+  }
+  return {};
+}
+
 // A layer with the option `context` has positions also where tokens are not cut, as on one rank and in inference.
 bool makes_positions(const LuaContext& handle, const std::string& field) {
-  return field == "positions" && handle.samples >= 0 && handle.context->tokens().total > 0 && !handle.context->has_batch(field);
+  return field == "positions" && !handle.context->has_batch(field) && token_field(handle).defined();
 }
 
 at::Tensor positions_of_tokens(const LuaContext& handle) {
+  const at::Tensor field = token_field(handle);
   const at::Device device = handle.device.is_meta() ? handle.device : at::kCPU;
-  const at::Tensor places = at::arange(handle.context->tokens().total, at::TensorOptions(at::kLong).device(device));
-  return places.expand({handle.samples, places.numel()}).contiguous();
+  const at::Tensor places = at::arange(field.size(1), at::TensorOptions(at::kLong).device(device));
+  return places.expand({field.size(0), places.numel()}).contiguous();
+}
+
+// Returns where this rank's tokens are. On one rank the executor knows the fields of the option `context` by their usual names
+// only.
+TokenPlaces places_of(const LuaContext& handle) {
+  const TokenPlaces& places = handle.context->tokens();
+  if (places.of_rank.size() > 1) return places;
+  const at::Tensor field = token_field(handle);
+  return field.defined() ? whole_places(field.size(1)) : places;
 }
 
 int batch(lua_State* L) {
@@ -85,7 +107,7 @@ int metric(lua_State* L) {
 struct DropoutDims {
   std::optional<bool> tokens;
   std::shared_ptr<Axis> axis;
-  int64_t columns = 0;
+  int64_t columns = 0, unit = 1;
 
   static const Schema<DropoutDims>& schema() {
     static const auto kSchema =
@@ -93,9 +115,12 @@ struct DropoutDims {
             .optional("tokens", &DropoutDims::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
             .optional("axis", &DropoutDims::axis, "mesh axis over which the last dim is cut")
             .optional("columns", &DropoutDims::columns, "columns of the last dim on all ranks", at_least(1))
+            .optional("unit", &DropoutDims::unit, "columns that stay together, as the `unit` of a cut group", at_least(1))
             .only_with("with axis", [](const DropoutDims& o) { return o.axis != nullptr; })
             .checked([](const DropoutDims& o) {
               if (o.axis && o.columns == 0) misuse("ctx:dropout: axis = mesh.{} needs columns, those of all ranks", o.axis->name);
+              if (o.columns % o.unit != 0)
+                misuse("ctx:dropout: columns = {} does not divide into units of {}", o.columns, o.unit);
             });
     return kSchema;
   }
@@ -114,9 +139,9 @@ int dropout(lua_State* L) {
     if (x.dim() != 3) misuse("ctx:dropout: with `axis`, x is [samples, tokens, columns], got {}", describe(x));
     Context& context = *handle->context;
     const bool is_cut = axis->size > 1;  // a program without a mesh knows no other axes
-    columns = {is_cut ? share_of(options.columns, context.ranks_along(axis->name), context.rank_along(axis->name))
-                      : Share{0, options.columns},
-               options.columns};
+    const int ranks = is_cut ? context.ranks_along(axis->name) : 1, rank = is_cut ? context.rank_along(axis->name) : 0;
+    const Share units = share_of(options.columns / options.unit, ranks, rank);
+    columns = {{units.begin * options.unit, units.count * options.unit}, options.columns};
     if (x.size(-1) != columns->own.count)
       misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,
              columns->own.count, describe(x));
@@ -138,7 +163,7 @@ int gather_tokens(lua_State* L) {
   const auto handle = self(L);
   const at::Tensor x = lua::check_tensor(L, 2);
   const GatherUse use = use_of(L, 3, "ctx:gather_tokens");
-  const TokenPlaces& places = handle->context->tokens();
+  const TokenPlaces places = places_of(*handle);
   if (places.of_rank.size() <= 1) {
     lua::push(L, x);
     return 1;
@@ -156,7 +181,7 @@ int gather_tokens(lua_State* L) {
 int own_tokens(lua_State* L) {
   const auto handle = self(L);
   const at::Tensor x = lua::check_tensor(L, 2);
-  const TokenPlaces& places = handle->context->tokens();
+  const TokenPlaces places = places_of(*handle);
   if (x.dim() < 2 || x.size(1) != places.total)
     misuse("ctx:own_tokens takes [samples, {}, ...], all tokens of the samples, got {}", places.total, describe(x));
   lua::push(L, places.of_rank.size() <= 1 ? x : tokens_in(x, places.own()));
@@ -171,7 +196,8 @@ int along_axis(lua_State* L, const char* function, const Run& run) {
   const auto axis = lua::check<Axis>(L, 2);
   const at::Tensor x = lua::check_tensor(L, 3);
   if (!handle->axes->contains(axis->name))
-    misuse("ctx:{}: the layer does not say that it communicates along '{}': give nn.layer axes = {{{}}}", function, axis->name,
+    misuse("ctx:{}: the layer does not say that it communicates along '{}' (it names {}): give nn.layer axes = {{{}}}", function,
+           axis->name, handle->axes->empty() ? "none" : fmt::format("'{}'", fmt::join(*handle->axes, "', '")),
            axis->names.size() > 1 ? "a single axis of the mesh" : "mesh." + axis->name);
   lua::push(L, axis->size > 1 ? run(*handle->context, axis->name, x) : x);
   return 1;
@@ -230,7 +256,7 @@ int exchange(lua_State* L) {
 
 // ctx.tokens: {total =, rank =, of_rank = {{{begin =, count =}, ...}, ...}}
 int tokens(lua_State* L) {
-  const TokenPlaces& places = self(L)->context->tokens();
+  const TokenPlaces places = places_of(*self(L));
   Value::List ranks;
   for (const std::vector<Share>& ranges : places.of_rank) {
     Value::List list;

@@ -18,7 +18,8 @@ struct LuaContext {
   Context* context = nullptr;                   // null after the forward
   const std::set<std::string>* axes = nullptr;  // along which the layer may communicate
   at::Device device = at::kCPU;                 // of the layer's tensors: ctx:batch gives fields there
-  int64_t samples = -1;         // if the layer cuts tokens and has an input: ctx:batch("positions") is always there
+  // The batch fields with a number per token, if the layer has the option `context`: ctx:batch("positions") is always there.
+  const std::vector<std::string>* token_fields = nullptr;
   std::string token_axis = {};  // along which it cuts tokens; empty on one rank
   int dropouts = 0;             // number of ctx:dropout calls so far: the index of the next dropout
 };

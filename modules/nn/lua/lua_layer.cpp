@@ -21,8 +21,7 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
   }
   for (const std::string& name : tensor_axes_) add_axis(name);
   std::string cutter = "its option 'context'";
-  cuts_tokens_ = options.context.has_value();
-  if (options.context) token_cut_ = read_token_cut(*options.context, named_axes_);
+  if (options.context) token_cut_ = read_token_cut(*options.context, named_axes_, token_fields_.emplace());
   if (token_cut_) add_axis(token_cut_->axis);
   for (const auto& list : {options.axes, options.tensor_axes}) {
     for (const auto& axis : list) named_axes_.insert(axis->name);
@@ -143,7 +142,7 @@ at::Tensor LuaLayer::result(lua_State* L, int index, const Output& output) const
 
 std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   const auto handle = std::make_shared<LuaContext>(LuaContext{&context, &named_axes_, device_of(in, context)});
-  if (cuts_tokens_ && !in.empty() && in[0].defined()) handle->samples = in[0].size(0);
+  if (token_fields_) handle->token_fields = &*token_fields_;
   if (token_cut_) handle->token_axis = token_cut_->axis;
   lua_State* L = forward_->begin();
   const int top = lua_gettop(L) - 1;

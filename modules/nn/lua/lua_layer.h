@@ -71,9 +71,9 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::vector<std::pair<std::string, std::shared_ptr<Param>>> params_;
   std::vector<std::pair<std::string, std::shared_ptr<Layer>>> layers_;
   Io io_;
-  std::vector<std::string> axes_, tensor_axes_;  // of several ranks
-  std::set<std::string> named_axes_;             // that the options name, also of one rank
-  bool cuts_tokens_ = false;                     // the option `context` is given, also for an axis of one rank
+  std::vector<std::string> axes_, tensor_axes_;           // of several ranks
+  std::set<std::string> named_axes_;                      // that the options name, also of one rank
+  std::optional<std::vector<std::string>> token_fields_;  // of the option `context`, also for an axis of one rank
   std::optional<TokenCut> token_cut_;
   std::string kind_, defined_at_;
 };

@@ -183,10 +183,72 @@ function TestCutFunctions.test_finds_gradients_that_differ_between_copies()
   model:freeze "embedding|head|bias|scale"
   local frozen = zt.trainer(zt.program(model, {precision = "fp64", mesh = by_columns}), {optimizer = optim.adamw{lr = 0.01}})
   lu.assertErrorMsgContains("but their losses differ", frozen.step, frozen, batch(1))
+  -- A gradient of one element beside larger ones.
+  local hidden = trainer_of(layer(function(self, h, ctx)
+    return h + ctx:reduce_from(tp, part(self, h, ctx, self.scale)) * 0.01 + self.bias
+  end), by_columns.dp)
+  lu.assertErrorMsgContains("hold the same values of 'layer.scale'", hidden.step, hidden, batch(1))
   local right = trainer_of(layer(function(self, h, ctx)
     return h + ctx:reduce_from(tp, part(self, h, ctx, ctx:copy_to(tp, self.scale))) + self.bias
   end), by_columns.dp)
   for step = 1, 4 do right:step(batch(step)) end
+end
+
+-- A first layer that makes numbers of a field with a name of its own, and of positions.
+function TestCutFunctions.test_a_first_layer_has_its_tokens_on_any_number_of_ranks()
+  local function patches(step) return zt.randn({SAMPLES, TOKENS, WIDTH}, {generator = zt.generator(step), dtype = "float64"}) end
+  local function given(step) return {patches = patches(step), labels = batch(step).labels} end
+  local seen
+  local function first(context)
+    return nn.layer{
+      io = {inputs = {}, outputs = {"h"}}, context = context, params = {w = values({WIDTH}, 3), at = values({TOKENS, WIDTH}, 4)},
+      forward = function(self, ctx)
+        seen = ctx.tokens.total
+        local places = ctx:batch "positions"
+        local own = self.at:index_select(0, places:narrow(0, 0, 1):reshape{-1})
+        return (ctx:batch "patches" + ctx:own_tokens(self.at:unsqueeze(0)) + own) * self.w
+      end,
+    }
+  end
+  local function trainer_on(axis, axes)
+    local model = nn.sequential{{"first", first{axis = axis, fields = {"patches", "labels"}}},
+                                {"head", nn.lm_loss{vocab = VOCAB, hidden = WIDTH}}}
+    local program = zt.program(model, {precision = "fp64"})
+    if axes then program = program:apply(zero.shard{axis = axes, stage = 1}) end
+    return zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, separate = not axes})
+  end
+  local alone, trainer = trainer_on(comm.mesh{dp = -1, ep = 1}.ep), trainer_on(mesh.cp, mesh.dp)
+  one_rank.assert_trains_alike(one_rank.run(trainer, given), trainer, one_rank.run(alone, given), alone, "a first layer")
+  for _, each in ipairs{alone, trainer} do
+    each:infer{patches = patches(1)}
+    lu.assertEquals(seen, TOKENS)
+  end
+end
+
+-- Heads of which ranks have unequally many, as parameters with `unit` are cut.
+function TestCutFunctions.test_dropout_of_units()
+  local tp, UNIT = by_columns.tp, 4
+  local heads = ranks + 1
+  local columns = UNIT * heads
+  local function layer(axis)
+    local groups = {{size = columns, unit = UNIT}}
+    local function cut(tensor, dim) return axis and {values = tensor, cut = {axis = axis, dim = dim, groups = groups}} or tensor end
+    return nn.layer{
+      tensor_axes = axis and {axis} or nil, params = {up = cut(values({columns, WIDTH}, 1), 0), down = cut(values({WIDTH, columns}, 2), 1)},
+      forward = function(self, h, ctx)
+        local inner = zt.linear(axis and ctx:copy_to(axis, h) or h, self.up)
+        local dropped = ctx:dropout(inner, 0.4, axis and {axis = axis, columns = columns, unit = UNIT} or nil)
+        local part = zt.linear(dropped, self.down)
+        return h + (axis and ctx:reduce_from(axis, part) or part)
+      end,
+    }
+  end
+  assert_equal_one_rank(layer, tp, by_columns.dp, "units")
+  local wrong = nn.layer{tensor_axes = {tp}, forward = function(_, h, ctx)
+    return ctx:dropout(h, 0.4, {axis = tp, columns = 10, unit = 4})
+  end}
+  local trainer = trainer_of(wrong, by_columns.dp)
+  lu.assertErrorMsgContains("columns = 10 does not divide into units of 4", trainer.step, trainer, batch(1))
 end
 
 function TestCutFunctions.test_one_axis_does_not_serve_two_purposes()

@@ -5,10 +5,11 @@ local comm, nn, optim, zero = require "zt.comm", require "zt.nn", require "zt.op
 
 local rank, ranks = zt.world.rank, zt.world.size
 local mesh = comm.mesh{dp = -1}
-local UNDER_WAY = "a step of this trainer is under way: its layers, losses and actions must not call the trainer"
+local UNDER_WAY = "a step of this trainer is under way: its layers, losses and actions, and functions given to trainer:infer, "
+                  .. "must not call the trainer"
 
 -- Returns a trainer. `call`: what its layer calls in a forward, or nil.
-local function trainer_of(stage, call)
+local function trainer_of(stage, call, node_shared)
   local layer = nn.layer{forward = function(_, h)
     if call then call() end
     return h
@@ -16,7 +17,7 @@ local function trainer_of(stage, call)
   local model = nn.sequential{
     {"embedding", nn.embedding{vocab = 11, hidden = 8}}, {"calls", layer}, {"head", nn.lm_loss{vocab = 11, hidden = 8}}, seed = 1,
   }
-  local program = zt.program(model):apply(zero.shard{axis = mesh.dp, stage = stage})
+  local program = zt.program(model):apply(zero.shard{axis = mesh.dp, stage = stage, node_shared = node_shared})
   return zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}})
 end
 
@@ -49,6 +50,24 @@ function TestCallsInStep:test_a_layer_that_calls_its_trainer()
     call = nil
     lu.assertEquals(losses_of(trainer), expected)
   end
+end
+
+function TestCallsInStep:test_a_function_of_the_outputs_that_calls_its_trainer()
+  for stage = 0, 3, 3 do
+    local expected, trainer = losses_of(trainer_of(stage)), trainer_of(stage)
+    for _, name in ipairs{"step", "evaluate", "infer"} do
+      local function call() return trainer[name](trainer, batch(1)) end
+      lu.assertErrorMsgContains(UNDER_WAY, trainer.infer, trainer, batch(1), call)
+    end
+    lu.assertErrorMsgContains("cannot be written as JSON", trainer.infer, trainer, batch(1), function(out) return out.logits end)
+    lu.assertEquals(trainer:infer(batch(1), function(out) return out.logits:size(2) end), 11)
+    lu.assertEquals(losses_of(trainer), expected)
+  end
+  -- The ranks gather parameters, so they run it together.
+  local trainer = trainer_of(3, nil, ranks == 1)
+  local function fails_on_the_last() return rank == ranks - 1 and error "no such answer" or 1 end
+  lu.assertErrorMsgContains("no such answer", trainer.infer, trainer, batch(1), fails_on_the_last)
+  lu.assertEquals(trainer:infer(batch(1), function() return 7 end), 7)
 end
 
 function TestCallsInStep:test_an_action_that_calls_its_trainer()

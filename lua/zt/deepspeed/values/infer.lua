@@ -7,7 +7,7 @@ local fail = require "zt.fail"
 local infer = {}
 
 local function unknown(path, what, give)
-  fail('%s = "auto" stands for %s, which is not known here: give %s, or a value instead of "auto"', path, what, give)
+  fail('%s = "auto" stands for %s, which is not known here: give auto = {%s}, or a value instead of "auto"', path, what, give)
 end
 
 --- The batch size in `context`, else nil: then result.batch computes it from the other sizes.

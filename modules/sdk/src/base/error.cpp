@@ -115,7 +115,7 @@ std::string suggest(std::string_view name, std::span<const std::string> candidat
   const std::string found = nearest(name, candidates);
   if (!found.empty()) return fmt::format(": did you mean '{}'?", found);
   if (candidates.empty()) return ": there are none";
-  constexpr size_t kShown = 24;
+  constexpr size_t kShown = 40;
   if (candidates.size() > kShown) return fmt::format(": none of the {} names is like it", candidates.size());
   return fmt::format(": known are '{}'", fmt::join(candidates, "', '"));
 }

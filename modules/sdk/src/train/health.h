@@ -21,8 +21,8 @@ class Health {
   void require_alive() const {
     if (is_busy_)
       misuse(
-          "a step of this trainer is under way: its layers, losses and actions must not call the trainer. Call it before or after "
-          "the step");
+          "a step of this trainer is under way: its layers, losses and actions, and functions given to trainer:infer, must not call "
+          "the trainer. Call it before or after the step");
     require_not_lost();
   }
 

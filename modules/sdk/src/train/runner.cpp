@@ -51,27 +51,11 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, a
   return mine;
 }
 
-// Returns reduce(mine) of the first rank that has outputs, on all ranks. If it throws there, all ranks throw: Misuse with its
-// message on the others. Collective over `control`.
-Value share_reduced(const Outputs& mine, const std::function<Value(const Outputs&)>& reduce, Communicator& control) {
-  Value result;
-  std::exception_ptr failure;
-  if (!mine.empty()) {
-    try {
-      result = Value::Table{{"value", reduce(mine)}};
-    } catch (const std::exception& error) {
-      failure = std::current_exception();
-      result = Value::Table{{"error", std::string(error.what())}};
-    }
-  }
-  const std::vector<Value> all = control.all_gather_values(result, "shares the outputs of an inference");
-  if (failure) std::rethrow_exception(failure);
-  for (size_t rank = 0; rank < all.size(); ++rank) {
-    const auto* table = all[rank].get_if<Value::Table>();
-    if (!table) continue;
-    if (const auto error = table->find("error"); error != table->end())
-      misuse("rank {} of '{}' failed: {}", rank, control.name(), *error->second.get_if<std::string>());
-    return table->at("value");
+// Returns the value of the first rank that has one, on all ranks. Collective over `control`.
+Value share_value(const std::optional<Value>& mine, Communicator& control) {
+  const Value result = mine ? Value(Value::Table{{"value", *mine}}) : Value();
+  for (const Value& each : control.all_gather_values(result, "shares the outputs of an inference")) {
+    if (const auto* table = each.get_if<Value::Table>()) return table->at("value");
   }
   return {};
 }
@@ -165,8 +149,16 @@ Outputs Runner::infer(const StepBatch& batch) {
 
 Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
   const Outputs outputs = own_outputs(batch);
-  const auto& split = plan_->rank_program(Mode::generate).split_axes;
-  return split.empty() ? reduce(outputs) : share_reduced(outputs, reduce, state_.links->control(split));
+  const RankProgram& program = plan_->rank_program(Mode::generate);
+  const auto& split = program.split_axes;
+  std::optional<Value> value;
+  runs_.refuse_together(program, [&] {
+    if (outputs.empty() && !split.empty()) return;
+    const Health::Busy busy(runs_.health());
+    value = reduce(outputs);
+    value->to_json();  // refuses tensors and functions, which other ranks could not get
+  });
+  return split.empty() ? *value : share_value(value, state_.links->control(split));
 }
 
 StepResult Runner::result(int64_t begin_ns) const {

@@ -192,6 +192,14 @@ void check_params(const Subject& subject, Findings& findings) {
       if (on.placement != Placement::sharded) continue;
       const int size = subject.mesh.has(on.axis) ? subject.mesh.size(on.axis) : 1;
       if (on.parts == size) continue;
+      if (!subject.mesh.has(on.axis)) {
+        refuse(
+            subject, findings, -1,
+            "parameter '{}' is sharded on axis '{}', which the program does not know: give zt.program the option mesh, or apply a pass "
+            "over an axis of that mesh",
+            param.name, on.axis);
+        continue;
+      }
       refuse(
           subject, findings, -1,
           "parameter '{}' is sharded on axis '{}' into {} parts, but the mesh {} has {} ranks along it: cut it into one part per "

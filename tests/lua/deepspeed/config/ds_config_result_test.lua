@@ -136,13 +136,13 @@ function TestAuto:test_the_hidden_size()
   local config = read(block, {model = {hidden_size = 48}})
   lu.assertEquals({config.zero.bucket_bytes, config.zero.prefetch_elements, config.zero.persist_below}, {4 * 48 * 48, 2073, 480})
   lu.assertStrContains(config.notes[3].reason, '"auto" is 2304: ')
-  assert_refused('reduce_bucket_size = "auto" stands for hidden_size^2, which is not known here: give model =', block)
+  assert_refused('reduce_bucket_size = "auto" stands for hidden_size^2, which is not known here: give auto = {model =', block)
 end
 
 function TestAuto:test_what_cannot_be_inferred()
   assert_refused('zero_optimization.stage = "auto" cannot be inferred: give a value, or leave the key out',
                  'zero_optimization: {stage: "auto"}')
-  assert_refused('lr = "auto" stands for the learning rate, which is not known here: give optimizer = {lr = ...}',
+  assert_refused('lr = "auto" stands for the learning rate, which is not known here: give auto = {optimizer = {lr = ...}}',
                  'optimizer: {type: "AdamW", params: {lr: "auto"}}')
   assert_refused("give precision = 'fp32', 'bf16' or 'fp16'", 'bf16: {enabled: "auto"}')
   assert_refused("give schedule = {total = ...}", 'scheduler: {type: "WarmupDecayLR", params: {total_num_steps: "auto"}}')

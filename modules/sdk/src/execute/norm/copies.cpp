@@ -13,23 +13,28 @@ namespace zt {
 
 namespace {
 
-// Of norms, and of the norm of all gradients: a gradient may be nothing but rounding.
-constexpr double kTolerance = 1e-3, kLeast = 1e-4;
+// Of two numbers, and of all of them: a gradient may be nothing but rounding.
+constexpr double kTolerance = 1e-3, kLeast = 1e-4, kLeastOfWide = 1e-6;
 
 bool is_among(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
 
-double norm_of(const at::Tensor& gradient) {
+// Returns the norm of the gradient of a parameter, of the part that this rank owns.
+double norm_of(const Unit& unit, const ParamInfo& param, const StepState& state) {
+  const int64_t first = unit.layout.begin(unit.rank), last = unit.layout.end(unit.rank);
+  const int64_t end_of_param = param.offset + param.local_numel(state.links->place().coord);
+  const int64_t begin = std::max(param.offset, first), end = std::min(end_of_param, last);
+  if (begin >= end) return 0;
   ExactSum sum;
-  if (gradient.is_cpu()) add_squares(gradient, 0, gradient.numel(), sum);
-  else sum.merge(ExactSum::from_state(squares_on_device(gradient, 0, gradient.numel()).cpu()));
+  if (unit.grad_shard.is_cpu()) add_squares(unit.grad_shard, begin - first, end - first, sum);
+  else sum.merge(ExactSum::from_state(squares_on_device(unit.grad_shard, begin - first, end - first).cpu()));
   return std::sqrt(sum.value());
 }
 
-bool is_alike(double a, double b, double all) {
+bool is_alike(double a, double b, double least) {
   if (!std::isfinite(a) || !std::isfinite(b)) return true;  // not a copy, or reported elsewhere
-  return std::abs(a - b) <= std::max(kTolerance * std::max(a, b), kLeast * all);
+  return std::abs(a - b) <= std::max(kTolerance * std::max(std::abs(a), std::abs(b)), least);
 }
 
 // Returns what all ranks of a communicator have, one after the other.
@@ -45,7 +50,7 @@ std::string differing_losses(const std::string& axis, const at::Tensor& losses, 
   for (int64_t rank = 1; rank < of_ranks.size(0); ++rank) {
     for (int64_t position = 0; position < losses.numel(); ++position) {
       const double first = of_ranks[0][position].item<double>(), other = of_ranks[rank][position].item<double>();
-      if (is_alike(first, other, all.max().item<double>())) continue;
+      if (is_alike(first, other, kLeast * all.max().item<double>())) continue;
       return fmt::format(
           "the ranks 0 and {0} of '{1}' work on the same samples, but their losses differ (sums {2:.6g} and {3:.6g}): a layer that "
           "shares its work over '{1}' sums the parts of its result by ctx:reduce_from, and gives ctx:loss the whole (docs/lua.md, cut "
@@ -56,30 +61,30 @@ std::string differing_losses(const std::string& axis, const at::Tensor& losses, 
   return "";
 }
 
-// Compares the copies along one axis.
+// Compares the copies along one axis. `all`: the norm of all gradients.
 std::string differing_along(const std::string& axis, double all, const std::vector<std::string>& axes, const StepState& state) {
   Communicator& control = state.links->control({axis});
-  const auto units = static_cast<int64_t>(state.units.size());
-  const at::Tensor mine = at::full({units}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
-  for (int64_t u = 0; u < units; ++u) {
-    const Unit& unit = state.units[static_cast<size_t>(u)];
-    if (unit.grad.defined() && is_among(copy_axes(unit, axes, state), axis))
-      mine.data_ptr<double>()[u] = norm_of(unit.grad_shard);
+  const auto& params = state.model->params;
+  const auto count = static_cast<int64_t>(params.size());
+  const at::Tensor mine = at::full({count}, std::numeric_limits<double>::quiet_NaN(), at::kDouble);
+  bool is_narrow = false;
+  for (const Unit& unit : state.units) {
+    if (!unit.grad.defined() || !is_among(copy_axes(unit, axes, state), axis)) continue;
+    is_narrow = is_narrow || unit.shard.element_size() < 4;
+    for (const int param : state.model->units[unit.index].params)
+      mine.data_ptr<double>()[param] = norm_of(unit, params[param], state);
   }
   const at::Tensor of_ranks = of_all(control, mine);
   const auto* norms = of_ranks.const_data_ptr<double>();
-  for (int64_t u = 0; u < units; ++u) {
+  for (int64_t param = 0; param < count; ++param) {
     for (int rank = 1; rank < control.size(); ++rank) {
-      const double first = norms[u], other = norms[rank * units + u];
-      if (is_alike(first, other, all)) continue;
-      const ModelInfo& model = *state.model;
-      const auto& params = model.units[state.units[static_cast<size_t>(u)].index].params;
+      const double first = norms[param], other = norms[rank * count + param];
+      if (is_alike(first, other, (is_narrow ? kLeast : kLeastOfWide) * all)) continue;
       return fmt::format(
-          "the ranks 0 and {} of '{}' hold the same values of '{}'{} and work on the same samples, but their gradients differ (norms "
+          "the ranks 0 and {} of '{}' hold the same values of '{}' and work on the same samples, but their gradients differ (norms "
           "{:.6g} and {:.6g}), so they train other weights: a layer that shares its work over '{}' takes what is equal on the "
           "ranks through ctx:copy_to, and sums parts by ctx:reduce_from (docs/lua.md, cut layers and cut tokens)",
-          rank, axis, model.params[params.front()].name, params.size() > 1 ? " and what is stored with it" : "", first, other,
-          axis);
+          rank, axis, params[param].name, first, other, axis);
     }
   }
   return "";

@@ -216,7 +216,8 @@ class ModelBuilder {
       if (model.tokens && loss.per == Per::sample && !loss.adds_over_tokens)
         misuse(
             "the loss '{}' of the layer '{}' is per sample, and no rank has a whole sample, because the layer '{}' cuts tokens along "
-            "'{}': if that of a sample is the sum over its tokens, say so by adds_over_tokens = true",
+            "'{}': if that of a sample is the sum over its tokens, say so by adds_over_tokens = true; if each rank computes it from all "
+            "tokens, divide it by the ranks of the axis as well. A layer that has the option `context` needs that instead",
             loss.name, position.name, cutter_, model.tokens->axis);
       const auto place = std::ranges::lower_bound(model.losses, loss.name, {}, &LossInfo::name);
       if (place == model.losses.end() || place->name != loss.name) {
