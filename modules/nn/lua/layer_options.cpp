@@ -9,7 +9,9 @@ namespace {
 
 std::shared_ptr<Param> param_of(const std::string& name, const std::string& path, const Value& value) {
   const auto* tensor = value.get_if<at::Tensor>();
-  if (!tensor || !tensor->is_floating_point()) wrong_type(path, "a floating-point tensor or a Param", value);
+  if (tensor && !tensor->is_floating_point())
+    misuse("{} must be a floating-point tensor or a Param, got {}", path, describe(*tensor));
+  if (!tensor) wrong_type(path, "a floating-point tensor or a Param", value);
   return make_param(name, tensor->sizes().vec(), init_tensor(*tensor), tensor->dim() >= 2, {});
 }
 

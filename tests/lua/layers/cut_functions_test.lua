@@ -232,9 +232,12 @@ function TestCutFunctions.test_dropout_of_units()
   local columns = UNIT * heads
   local function layer(axis)
     local groups = {{size = columns, unit = UNIT}}
-    local function cut(tensor, dim) return axis and {values = tensor, cut = {axis = axis, dim = dim, groups = groups}} or tensor end
+    local function cut(tensor, dim)
+      return axis and {values = tensor, cut = {axis = axis, dim = dim, groups = groups}} or tensor
+    end
     return nn.layer{
-      tensor_axes = axis and {axis} or nil, params = {up = cut(values({columns, WIDTH}, 1), 0), down = cut(values({WIDTH, columns}, 2), 1)},
+      tensor_axes = axis and {axis} or nil,
+      params = {up = cut(values({columns, WIDTH}, 1), 0), down = cut(values({WIDTH, columns}, 2), 1)},
       forward = function(self, h, ctx)
         local inner = zt.linear(axis and ctx:copy_to(axis, h) or h, self.up)
         local dropped = ctx:dropout(inner, 0.4, axis and {axis = axis, columns = columns, unit = UNIT} or nil)

@@ -28,6 +28,18 @@ at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts)
   return at::cat(parts);
 }
 
+// Returns the outputs of all micro-batches, joined. outputs_of(m): those of micro-batch m.
+template <class OutputsOf>
+Outputs joined_outputs(int count, const OutputsOf& outputs_of) {
+  Outputs outputs = outputs_of(0);
+  for (auto& [name, value] : outputs) {
+    std::vector<at::Tensor> parts{value};
+    for (int m = 1; m < count; ++m) parts.push_back(outputs_of(m).at(name));
+    if (count > 1) value = joined(name, parts);
+  }
+  return outputs;
+}
+
 // Gives the outputs of the first rank that has any to all ranks: `mine` on that rank, copies on `device` elsewhere. comm,
 // control: the communicators of an axis, as in Axis. Collective.
 Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, at::Device device) {
@@ -49,6 +61,14 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, a
     return shared;
   }
   return mine;
+}
+
+// Returns what a script's function makes of outputs: a plain value, as other ranks could not get a tensor or a function.
+Value reduced(const Outputs& outputs, const std::function<Value(const Outputs&)>& reduce, Health& health) {
+  const Health::Busy busy(health);
+  Value value = reduce(outputs);
+  value.to_json();
+  return value;
 }
 
 // Returns the value of the first rank that has one, on all ranks. Collective over `control`.
@@ -114,13 +134,7 @@ Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   runs_.ensure_same_samples(running.program());
   running.run(state_);
   running.drain();  // an exchange may still be under way
-  Outputs outputs = runs_.layers().outputs(0);
-  for (auto& [name, value] : outputs) {
-    std::vector<at::Tensor> parts{value};
-    for (int m = 1; m < count; ++m) parts.push_back(runs_.layers().outputs(m).at(name));
-    if (count > 1) value = joined(name, parts);
-  }
-  return outputs;
+  return joined_outputs(count, [this](int m) { return runs_.layers().outputs(m); });
 }
 
 // Returns the outputs of this rank: none if another rank runs the last position.
@@ -150,15 +164,12 @@ Outputs Runner::infer(const StepBatch& batch) {
 Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
   const Outputs outputs = own_outputs(batch);
   const RankProgram& program = plan_->rank_program(Mode::generate);
-  const auto& split = program.split_axes;
+  const bool is_split = !program.split_axes.empty();
   std::optional<Value> value;
   runs_.refuse_together(program, [&] {
-    if (outputs.empty() && !split.empty()) return;
-    const Health::Busy busy(runs_.health());
-    value = reduce(outputs);
-    value->to_json();  // refuses tensors and functions, which other ranks could not get
+    if (!is_split || !outputs.empty()) value = reduced(outputs, reduce, runs_.health());
   });
-  return split.empty() ? *value : share_value(value, state_.links->control(split));
+  return is_split ? share_value(value, state_.links->control(program.split_axes)) : *value;
 }
 
 StepResult Runner::result(int64_t begin_ns) const {

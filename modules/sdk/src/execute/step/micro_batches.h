@@ -52,8 +52,10 @@ class MicroBatches {
   auto with_layer_name(int position, int micro_batch, Body&& body) const {
     const auto where = [&] {
       const PositionInfo& info = layers_.info(position);
-      return fmt::format("layer '{}' ({}){}", info.name, info.kind,
-                         count_ > 1 ? fmt::format(" in micro-batch {}", micro_batch) : "");
+      const TokenPlaces& places = tokens(micro_batch);
+      return fmt::format("layer '{}' ({}){}{}", info.name, info.kind,
+                         count_ > 1 ? fmt::format(" in micro-batch {}", micro_batch) : "",
+                         places.of_rank.size() > 1 ? fmt::format(" with {} of {} tokens", places.count(), places.total) : "");
     };
     return with_context(where, std::forward<Body>(body));
   }
