@@ -150,8 +150,8 @@ function ds.read(source, context)
   put_given(out, given, notes, given["zero_optimization.stage"] or 0)
   out.tensor = mistakes:try_with({"tensor_parallel", "pipeline", "activation_checkpointing"}, result.tensor, given)
   out.context = result.context(given)
-  out.zero = mistakes:try_with({"zero_optimization", "fp16", "bf16", "data_types", "tensor_parallel"}, result.zero, given, context,
-                               out)
+  local typed = {"zero_optimization", "fp16", "bf16", "data_types", "tensor_parallel"}
+  out.zero = mistakes:try_with(typed, result.zero, given, context, out)
   out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
                                    context, context.own_optimizer or out.optimizer, mistakes)

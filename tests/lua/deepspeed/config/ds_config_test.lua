@@ -204,6 +204,8 @@ function TestFates:test_keys_without_their_feature()
                   {"no effect without tensor_parallel", "mapped"})
   lu.assertEquals({reason_of(config, "seq_parallel_communication_data_type")},
                   {"no effect without sequence_parallel_size", "mapped"})
+  local off = with "activation_checkpointing: {partition_activations: false}"
+  lu.assertNotStrContains(reason_of(off, "activation_checkpointing.partition_activations") or "", "no effect")
 end
 
 function TestFates:test_not_built_yet()
@@ -299,6 +301,11 @@ function TestMistakes:test_no_consequences_of_a_mistake()
     lu.assertNil(message:find("mistakes", 1, true), message)
     lu.assertNil(message:find("missing", 1, true), message)
   end
+  -- The precision, which sizes of buckets need, is unknown then.
+  local message = message_of{train_batch_size = 8, tensor_parallel = {auto_tp_size = 2},
+                             zero_optimization = {stage = 1, allgather_bucket_size = 5e8}}
+  lu.assertStrContains(message, "tensor_parallel: unknown key 'auto_tp_size': did you mean 'autotp_size'?")
+  lu.assertNil(message:find("mistakes", 1, true), message)
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{
