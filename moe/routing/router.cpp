@@ -33,7 +33,6 @@ class Router final : public Layer, public LayerExtras {
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor& h = in[0];
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
-    if (has_cut_tokens(context) && !cut_) options_.check_cut_tokens("over ranks by another layer");
     const TokenShape shape{h.size(0), h.size(1), selection_->routes(options_)};
     const at::Tensor logits = logits_of(h, context);
     const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
@@ -54,6 +53,8 @@ class Router final : public Layer, public LayerExtras {
     return {weights.view(of_routes), experts.view(of_routes)};
   }
 
+  // Losses are sums over samples.
+  bool needs_whole_samples() const override { return !cut_ && (options_.needs_whole_samples() || options_.has_losses()); }
   Params params() const override { return noise_ ? std::vector{weight_, noise_} : std::vector{weight_}; }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{"route_weights"}, {"route_experts", false}}};
@@ -76,17 +77,6 @@ class Router final : public Layer, public LayerExtras {
   }
   std::optional<TokenCut> token_cut() const override { return cut_; }
   void check_batch(const BatchField& batch, Mode) const override { selection_->check_batch(options_, batch); }
-  // Without `context` the router does not know of cut tokens.
-  void check_sources(const std::vector<const Layer*>& sources) const override {
-    const auto cut = extras_of(*sources[0]).token_cut();
-    if (!cut || cut_) return;
-    options_.check_cut_tokens(fmt::format("along '{}' by the layer that it reads ({})", cut->axis, sources[0]->kind()));
-    if (options_.has_losses())
-      misuse(
-          "its losses need sums over all tokens of a sample, and the layer that it reads ({}) cuts them along '{}': give moe.router, "
-          "moe.layers or moe.gpt the same `context`",
-          sources[0]->kind(), cut->axis);
-  }
   std::vector<LayerBuffer> buffers() const override {
     return options_.has_bias ? std::vector<LayerBuffer>{{"bias", at::zeros({options_.experts}, at::kFloat)}}
                              : std::vector<LayerBuffer>();

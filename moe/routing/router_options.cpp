@@ -142,10 +142,9 @@ int64_t CapacityOptions::rows(bool is_training, int64_t tokens, int64_t routes, 
 }
 
 void RouterOptions::check_cut_tokens(const std::string& cut) const {
-  const bool expert_choice = choice == Choice::expert;
-  if (!expert_choice && !capacity) return;
+  if (!needs_whole_samples()) return;
   misuse("moe.router: {} needs all tokens of a sample on one rank, and they are cut {}: leave one of the two out",
-         expert_choice ? "choice = \"expert\"" : "capacity", cut);
+         choice == Choice::expert ? "choice = \"expert\"" : "capacity", cut);
 }
 
 std::vector<std::string> RouterOptions::given_up() const {

@@ -111,8 +111,9 @@ struct RouterOptions {
   bool draws_rest() const { return noise == Noise::gumbel_second || noise == Noise::jitter_gumbel_second; }
   bool has_losses() const { return losses.balance > 0 || losses.z > 0; }
   bool draws() const { return draws_all() || draws_rest(); }
-  // Throws Misuse if the router needs all tokens of a sample on one rank: of experts that choose, or for a capacity. `cut` says
-  // how tokens are cut: "over the ranks of axis 'cp'".
+  // Whether the router needs all tokens of a sample on one rank: for experts that choose, or for a capacity.
+  bool needs_whole_samples() const { return choice == Choice::expert || capacity; }
+  // Throws Misuse if it does. `cut` says how tokens are cut: "over the ranks of axis 'cp'".
   void check_cut_tokens(const std::string& cut) const;
   // Returns what LayerExtras::token_cut returns.
   std::optional<TokenCut> token_cut() const { return context ? token_cut_of(*context, "moe.router.context") : std::nullopt; }

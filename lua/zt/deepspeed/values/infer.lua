@@ -40,7 +40,7 @@ function infer.clip(context) return context.clip or 1 end
 --- Whether the precision in `context` is `name`.
 function infer.precision(name)
   return function(context, path)
-    if not context.precision then unknown(path, "the run's precision", "precision = 'fp32', 'bf16' or 'fp16'") end
+    if not context.precision then unknown(path, "the run's precision", "precision = 'fp32' | 'bf16' | 'fp16'") end
     return context.precision == name
   end
 end

@@ -45,8 +45,9 @@ void check_beside_cut(const std::vector<NamedLayer>& layers, const TokenCut& cut
           entry.name, entry.layer->kind(), cut.axis, cutter);
     if (extras.needs_whole_samples())
       misuse(
-          "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer has "
-          "no option 'context'",
+          "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer, as it "
+          "is, needs all of a sample: give it the same option 'context' (a router has it in moe.router, moe.layers and moe.gpt, but "
+          "not with capacity or choice = \"expert\")",
           entry.name, entry.layer->kind(), cutter, cut.axis);
   }
 }
