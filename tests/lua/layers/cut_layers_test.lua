@@ -125,8 +125,8 @@ function TestCutLayers:test_refusals()
   refused("joins several axes", values, {mesh:join{"dp", "tp"}})
   if ranks == 1 then return end
   local function run(forward) train(layer(values, {mesh.tp}, forward), {stage = 0}) end
-  lu.assertErrorMsgContains("ctx:copy_to: the layer does not say that it communicates along 'dp': give nn.layer axes = {mesh.dp}",
-                            run, function(_, h, ctx) return ctx:copy_to(mesh.dp, h) end)
+  local text = "the layer does not say that it communicates along 'dp' (it names 'tp'): give nn.layer axes = {mesh.dp}"
+  lu.assertErrorMsgContains(text, run, function(_, h, ctx) return ctx:copy_to(mesh.dp, h) end)
   lu.assertErrorMsgContains("there is no dim 3", run, function(_, h, ctx) return ctx:scatter_to(mesh.tp, h, 3) end)
   lu.assertErrorMsgContains("unknown use of the result 'twice'", run,
                             function(_, h, ctx) return ctx:gather_from(mesh.tp, h, 1, TOKENS, "twice") end)

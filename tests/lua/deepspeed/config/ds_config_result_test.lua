@@ -145,7 +145,8 @@ function TestAuto:test_what_cannot_be_inferred()
   assert_refused('lr = "auto" stands for the learning rate, which is not known here: give auto = {optimizer = {lr = ...}}',
                  'optimizer: {type: "AdamW", params: {lr: "auto"}}')
   assert_refused("give auto = {precision = 'fp32' | 'bf16' | 'fp16'}", 'bf16: {enabled: "auto"}')
-  assert_refused("give auto = {schedule = {total = ...}}", 'scheduler: {type: "WarmupDecayLR", params: {total_num_steps: "auto"}}')
+  assert_refused("give auto = {schedule = {total = ",
+                 'scheduler: {type: "WarmupDecayLR", params: {total_num_steps: "auto"}}')
   assert_refused("optimizer.params.lr must be at least 0", 'optimizer: {type: "AdamW", params: {lr: "auto"}}',
                  {optimizer = {lr = -1}})
   local options = read('optimizer: {type: "AdamW", params: {betas: "auto", eps: "auto", weight_decay: "auto"}}').optimizer.options
