@@ -46,7 +46,7 @@ class AttentionForward {
     tile::load(c.isa, values, c.values.at(sample, first, kv), c.values.row_stride, count, c.head_dim, A(1));
   }
 
-  // What is kept of a tile of queries from one tile of keys to the next.
+  // A tile of queries, and its sums over the keys so far.
   struct State {
     A largest[kQueries], sum[kQueries];
     A *queries, *mixed;
@@ -157,7 +157,7 @@ class AttentionBackward {
     tile::store<A>(c.isa, grad.at(sample, 0, kv), grad.row_stride, sum, c.key_count, c.head_dim, nullptr, A(1));
   }
 
-  // What is kept of a tile of queries from one tile of keys to the next.
+  // A tile of queries with the gradient of its result, and the sum of its own gradient over the keys so far.
   struct State {
     A dots[kQueries];
     A *queries, *queries_across, *dmixed, *dmixed_across, *dqueries;

@@ -163,7 +163,7 @@ int gather_tokens(lua_State* L) {
   const auto handle = self(L);
   const at::Tensor x = lua::check_tensor(L, 2);
   const GatherUse use = use_of(L, 3, "ctx:gather_tokens");
-  const TokenPlaces places = places_of(*handle);
+  const TokenPlaces& places = handle->context->tokens();
   if (places.of_rank.size() <= 1) {
     lua::push(L, x);
     return 1;

@@ -183,8 +183,8 @@ function oracle.has_distance(case)
 end
 
 -- Runs the case on one rank. Returns its outcome in fp64; if there is a distance, that of its first step in the case's precision;
--- and if wanted, that of the comparison with finite differences. `fault`: a fault of all ranks.
-local function run_one_rank(case, script, fault)
+-- and with `finds_differences` that of the comparison with finite differences. `fault`: a fault of all ranks.
+local function run_one_rank(case, script, finds_differences, fault)
   local variants = {{precision = "fp64", reference = true, without_mistakes = true, fault = fault}}
   local function add(variant)
     variants[#variants + 1] = variant
@@ -192,7 +192,7 @@ local function run_one_rank(case, script, fault)
   end
   local rounded = oracle.has_distance(case)
                   and add{precision = case.precision, reference = true, without_mistakes = true, steps = 1}
-  local differences = case.finds_differences and add{differences = true, fault = fault}
+  local differences = finds_differences and add{differences = true, fault = fault}
   local outcomes = run(script, 1, variants)[1]
   return outcomes[1], outcomes[rounded], outcomes[differences]
 end
@@ -221,7 +221,7 @@ local function check(case)
   }
   if not has_plain_ranks(case) then variants[3] = nil end
   local shared = case.fault and faults.list[case.fault].is_of_all and case.fault or nil
-  local exact, one_rank, differences = run_one_rank(case, script, shared)
+  local exact, one_rank, differences = run_one_rank(case, script, case.finds_differences, shared)
   if differences and differences.text then fail("differences", "%s", differences.text) end
   local laid_out = run(script, draw_layout.ranks(case.layout), variants)
   check_ranks_agree(laid_out, 1, "run in fp64")

@@ -217,7 +217,7 @@ class ModelBuilder {
         misuse(
             "the loss '{}' of the layer '{}' is per sample, and no rank has a whole sample, because the layer '{}' cuts tokens along "
             "'{}': if that of a sample is the sum over its tokens, say so by adds_over_tokens = true; if each rank computes it from all "
-            "tokens, divide it by the ranks of the axis as well. A layer that has the option `context` needs that instead",
+            "tokens, divide it by the ranks of the axis as well",
             loss.name, position.name, cutter_, model.tokens->axis);
       const auto place = std::ranges::lower_bound(model.losses, loss.name, {}, &LossInfo::name);
       if (place == model.losses.end() || place->name != loss.name) {

@@ -46,8 +46,7 @@ void check_beside_cut(const std::vector<NamedLayer>& layers, const TokenCut& cut
     if (extras.needs_whole_samples())
       misuse(
           "the layer '{}' ({}) would miss the tokens of other ranks: '{}' cuts the tokens of samples along '{}', and this layer, as it "
-          "is, needs all of a sample: give it the same option 'context' (a router has it in moe.router, moe.layers and moe.gpt, but "
-          "not with capacity or choice = \"expert\")",
+          "is, needs all of a sample: give it the same option 'context', and leave out what does not go with that",
           entry.name, entry.layer->kind(), cutter, cut.axis);
   }
 }
