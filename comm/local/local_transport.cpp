@@ -8,6 +8,7 @@
 #include <map>
 #include <thread>
 
+#include "queue/signal.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -18,6 +19,7 @@ namespace {
 // A send that waits for its receiver. The receiver claims it before copying. The sender withdraws it before its memory is freed.
 struct Post {
   enum State : int { offered, claimed, copied, withdrawn };
+  Signal& sender;  // of the rank that waits for the receiver
   const void* data;
   size_t bytes;
   std::atomic<int> state{offered};
@@ -36,7 +38,9 @@ struct HubTensor {
 
 // The state that the ranks of one communicator share.
 struct Hub {
-  explicit Hub(int size) : size(size), lanes(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  explicit Hub(int size)
+      : size(size), signals(static_cast<size_t>(size)), lanes(static_cast<size_t>(size) * static_cast<size_t>(size)) {}
+  Signal& signal(int rank) { return signals[static_cast<size_t>(rank)]; }
   Lane& lane(int from, int to) { return lanes[static_cast<size_t>(from) * static_cast<size_t>(size) + static_cast<size_t>(to)]; }
   // Returns shared tensor `number`. The first rank that asks creates it; the last one removes it from the hub.
   at::Tensor shared_tensor(size_t number, at::IntArrayRef shape, at::ScalarType dtype) {
@@ -49,6 +53,7 @@ struct Hub {
   }
 
   const int size;
+  std::vector<Signal> signals;  // by rank: what happened to messages from and to it
   std::vector<Lane> lanes;
   std::mutex mutex;
   std::map<size_t, HubTensor> tensors;  // by number, while not all ranks have asked for it
@@ -90,6 +95,7 @@ class LocalRecv : public Transport::Message {
     const size_t sent = post->bytes;
     if (sent == bytes_ && bytes_ > 0) std::memcpy(data_, post->data, bytes_);
     post->state = Post::copied;
+    post->sender.advance();
     if (sent != bytes_) fault("{} bytes came where {} were expected: do all ranks pass the same counts and types?", sent, bytes_);
     ++tickets_.taken;
     is_done_ = true;
@@ -140,16 +146,25 @@ class LocalTransport : public Transport {
   const Group& group() const override { return group_; }
   const std::string& name() const override { return kName; }
   std::unique_ptr<Message> send(int peer, const void* data, size_t bytes) override {
-    auto post = std::make_shared<Post>(data, bytes);
+    auto post = std::make_shared<Post>(hub_->signal(group_.rank), data, bytes);
     Lane& lane = hub_->lane(group_.rank, peer);
-    const std::lock_guard lock(lane.mutex);
-    lane.posts.push_back(post);
+    {
+      const std::lock_guard lock(lane.mutex);
+      lane.posts.push_back(post);
+    }
+    hub_->signal(peer).advance();
     return std::make_unique<LocalSend>(std::move(post));
   }
   std::unique_ptr<Message> recv(int peer, void* data, size_t bytes) override {
     return std::make_unique<LocalRecv>(hub_->lane(peer, group_.rank), tickets_[static_cast<size_t>(peer)], data, bytes);
   }
   size_t longest_message() const override { return SIZE_MAX; }
+  uint32_t progress() const override { return hub_->signal(group_.rank).value(); }
+  bool pause(WaitPolicy& policy, uint32_t seen) override {
+    Signal& mine = hub_->signal(group_.rank);
+    if (!poll(mine, seen + 1, spin_for(policy.style()))) mine.sleep(seen);
+    return policy.go_on();
+  }
   at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) override { return large_zeros(shape, dtype); }
   bool shares_memory() const override { return true; }
   at::Tensor allocate_shared(at::IntArrayRef shape, at::ScalarType dtype) override {

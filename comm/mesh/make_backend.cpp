@@ -10,6 +10,7 @@
 #include "mpi/mpi_transport.h"
 #include "mpi/runtime.h"
 #include "null/null_backend.h"
+#include "queue/signal.h"
 #include "recorder/report.h"
 #include "shm/shm_backend.h"
 #include "two_level/levels.h"
@@ -147,6 +148,7 @@ std::string flat_backend(const World& world) {
 std::unique_ptr<Backend> make_backend(const World& world, const std::string& backend, Group group, const Settings& settings) {
   const NamedBackend& named = backend_named(backend);
   check_machines(world, backend, group, settings);
+  set_ranks_here(world.threads ? world.threads->size() : world.ranks_per_node);
   return with_settings(named.make(world, std::move(group), settings), settings);
 }
 

@@ -33,9 +33,10 @@ void Messages::recv(int peer, void* data, size_t bytes) {
 
 void Messages::wait() {
   while (!pending_.empty()) {
+    const uint32_t seen = transport_.progress();
     if (std::erase_if(pending_, [](const Pending& pending) { return pending.message->done(); }) > 0) {
       policy_.progressed();
-    } else if (!policy_.pause()) {
+    } else if (!transport_.pause(policy_, seen)) {
       throw TimedOut{peers()};
     }
   }

@@ -34,6 +34,11 @@ class Transport {
   virtual std::unique_ptr<Message> recv(int peer, void* data, size_t bytes) = 0;
   // Returns the bytes of the longest message that send and recv take.
   virtual size_t longest_message() const = 0;
+  // Returns a number that changes when messages of this rank may have come further; 0 if the transport cannot tell.
+  virtual uint32_t progress() const { return 0; }
+  // Pauses after a poll of messages that found none done, until progress() is no longer `seen` or the policy wants to look again.
+  // Returns false once the policy's time is up.
+  [[nodiscard]] virtual bool pause(WaitPolicy& policy, uint32_t /*seen*/) { return policy.pause(); }
   virtual at::Tensor allocate(at::IntArrayRef shape, at::ScalarType dtype) = 0;
   virtual bool shares_memory() const { return false; }
   // As Backend::allocate_shared.

@@ -28,8 +28,11 @@ void find(void* library, const char* name, std::function<Signature>& function) {
 
 // Opens NCCL once. It is never closed, because its streams and threads outlive all communicators.
 void* nccl_library() {
-  static void* const library = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
-  if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", dlerror());
+  static const auto [library, error] = [] {
+    void* opened = dlopen(library_name(), RTLD_NOW | RTLD_LOCAL);
+    return std::pair(opened, std::string(opened ? "" : dlerror()));
+  }();
+  if (!library) fault("backend 'nccl' needs NCCL, which cannot be loaded: {}", error);
   return library;
 }
 

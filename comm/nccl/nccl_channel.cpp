@@ -20,12 +20,17 @@ class NcclChannel : public CheckedChannel {
       : CheckedChannel(std::move(pair), host->depth(), device), device_(device), host_(std::move(host)), data_(std::move(data)) {}
 
  protected:
-  // The message of `host_`: the shapes, without elements if they are those of the last message, then the tensors on the CPU.
+  // The message of `host_`: the number of tensors and their shapes, no elements if they are those of the last message; then the
+  // tensors on the CPU.
   Work put(std::vector<at::Tensor> tensors) override {
     MessageShapes shapes = shapes_of(tensors);
-    const auto words = static_cast<int64_t>(shapes == shapes_ ? 0 : shapes.size());
+    const auto words = static_cast<int64_t>(shapes == shapes_ ? 0 : 1 + shapes.size());
     std::vector<at::Tensor> message{at::empty({words}, at::kLong)};
-    if (words > 0) std::copy(shapes.begin(), shapes.end(), message[0].mutable_data_ptr<int64_t>());
+    if (words > 0) {
+      auto* to = message[0].mutable_data_ptr<int64_t>();
+      *to++ = static_cast<int64_t>(tensors.size());
+      std::ranges::copy(shapes, to);
+    }
     std::ranges::copy_if(tensors, std::back_inserter(message), [this](const at::Tensor& tensor) { return is_for_host(tensor); });
     host_->send(std::move(message)).wait();
     shapes_ = std::move(shapes);
@@ -40,7 +45,7 @@ class NcclChannel : public CheckedChannel {
     const Received message = host_->recv();
     message.work.wait();
     const at::Tensor& words = message.tensors.at(0);
-    if (words.numel() > 0) shapes_.assign(words.const_data_ptr<int64_t>(), words.const_data_ptr<int64_t>() + words.numel());
+    if (words.numel() > 0) shapes_.assign(words.const_data_ptr<int64_t>() + 1, words.const_data_ptr<int64_t>() + words.numel());
     Received received{make_tensors(shapes_, device_), Work()};
     auto of_host = message.tensors.begin() + 1;
     for (at::Tensor& tensor : received.tensors) {

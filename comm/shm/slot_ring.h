@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "queue/signal.h"
 #include "shm/shared_memory.h"
-#include "shm/signal.h"
 
 namespace zt::comm {
 

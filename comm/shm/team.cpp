@@ -39,7 +39,6 @@ size_t Team::bytes_for(int size) {
 Team::Team(Group group, std::shared_ptr<SharedMemory> memory, WaitPolicy& policy)
     : group_(std::move(group)), memory_(std::move(memory)) {
   board(rank()).process = getpid();
-  has_cores_ = sysconf(_SC_NPROCESSORS_ONLN) >= size();
   processes_.assign(static_cast<size_t>(size()), -1);
   set_wait_policy(policy);
   // When all ranks have entered this barrier, all have written their process ids.
@@ -75,7 +74,7 @@ char* Team::lane_stage(int from, int to, uint32_t chunk) const {
 
 void Team::set_wait_policy(WaitPolicy& policy) {
   policy_ = &policy;
-  spin_ = policy.style() == WaitPolicy::Style::caller && has_cores_ ? Spin::long_enough : Spin::briefly;
+  spin_ = spin_for(policy.style());
 }
 
 void Team::enter() {

@@ -18,9 +18,9 @@
 
 #include "core/call.h"
 #include "core/group.h"
+#include "queue/signal.h"
 #include "queue/wait_policy.h"
 #include "shm/shared_memory.h"
-#include "shm/signal.h"
 
 namespace zt::comm {
 
@@ -110,7 +110,6 @@ class Team {
   uint32_t operation_ = 0;      // number of the last operation entered
   uint32_t chunks_ = 0;
   Spin spin_ = Spin::briefly;
-  bool has_cores_ = false;  // the machine has a core per rank
   WaitPolicy* policy_ = nullptr;
 };
 

@@ -68,6 +68,20 @@ TEST(NcclChannel, SendsDataOnItsStreamAndShapesOverTheHost) {
   });
 }
 
+TEST(NcclChannel, SendsMessagesWithoutTensors) {
+  test::spawn(2, [](const World& world) {
+    Device device(world);
+    const auto channel = device.comm.channel(0, 1, 4, "pp forward 0>1");
+    const auto ones = at::ones({3});
+    const std::vector<std::vector<at::Tensor>> messages{{}, {ones}, {}, {}, {ones}};
+    if (world.rank == 1) device.nccl.arriving[0] = {ones, ones};
+    for (const auto& message : messages) {
+      if (world.rank == 0) channel->send(message).wait();
+      else EXPECT_EQ(channel->recv().tensors.size(), message.size());
+    }
+  });
+}
+
 TEST(NcclChannel, TheHostBoundsTheDepth) {
   test::spawn(2, [](const World& world) {
     Device device(world);

@@ -9,9 +9,9 @@
 
 #include "comm/support/ranks.h"
 #include "mesh/make_backend.h"
+#include "queue/signal.h"
 #include "shm/share.h"
 #include "shm/shared_memory.h"
-#include "shm/signal.h"
 #include "shm/windows.h"
 #include "support/message.h"
 #include "support/spawn.h"

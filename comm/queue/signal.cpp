@@ -1,4 +1,4 @@
-#include "shm/signal.h"
+#include "signal.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -13,7 +13,9 @@ namespace {
 
 constexpr int kLongSpins = 4000;  // about 100 us; a wake-up from sleep costs half of that
 constexpr int kShortSpins = 100;
-constexpr int kNapMilliseconds = 20;
+constexpr timespec kNap{0, 20'000'000};
+
+std::atomic<int> ranks_here{1};
 
 void relax() {
 #if defined(__x86_64__)
@@ -31,26 +33,48 @@ long futex(std::atomic<uint32_t>& word, int operation, uint32_t value, const tim
 void Signal::raise(uint32_t value) {
   // Sequentially consistent, like the first steps of `sleep`: the sleeper sees the value, or this thread sees the sleeper.
   value_.store(value, std::memory_order_seq_cst);
+  wake();
+}
+
+void Signal::advance() {
+  value_.fetch_add(1, std::memory_order_seq_cst);
+  wake();
+}
+
+void Signal::wake() {
   if (sleepers_.load(std::memory_order_seq_cst) > 0) futex(value_, FUTEX_WAKE, INT_MAX, nullptr);
 }
 
-void Signal::sleep(uint32_t seen, int milliseconds) {
-  const timespec timeout{milliseconds / 1000, milliseconds % 1000 * 1000000L};
+void Signal::sleep(uint32_t seen) {
   sleepers_.fetch_add(1, std::memory_order_seq_cst);
-  if (value_.load(std::memory_order_seq_cst) == seen) futex(value_, FUTEX_WAIT, seen, &timeout);
+  if (value_.load(std::memory_order_seq_cst) == seen) futex(value_, FUTEX_WAIT, seen, &kNap);
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-void await(Signal& signal, uint32_t wanted, Spin spin, const std::function<void()>& tick) {
+void set_ranks_here(int ranks) {
+  ranks_here = ranks;
+}
+
+Spin spin_for(WaitPolicy::Style style) {
+  static const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  return style == WaitPolicy::Style::caller && cores >= ranks_here ? Spin::long_enough : Spin::briefly;
+}
+
+bool poll(const Signal& signal, uint32_t wanted, Spin spin) {
   const int spins = spin == Spin::long_enough ? kLongSpins : kShortSpins;
   for (int i = 0; i < spins; ++i) {
-    if (signal.has_reached(wanted)) return;
+    if (signal.has_reached(wanted)) return true;
     relax();
   }
+  return false;
+}
+
+void await(Signal& signal, uint32_t wanted, Spin spin, const std::function<void()>& tick) {
+  if (poll(signal, wanted, spin)) return;
   for (;;) {
     const uint32_t seen = signal.value();
     if (signal.has_reached(wanted)) return;
-    signal.sleep(seen, kNapMilliseconds);
+    signal.sleep(seen);
     if (signal.has_reached(wanted)) return;
     tick();
   }
