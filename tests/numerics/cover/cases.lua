@@ -66,9 +66,9 @@ local function last_ranks_tokens(of, cp)
   return {{before, of.tokens - after - 1}}
 end
 
-local function layout_of(of, sizes)
+local function layout_of(of, sizes, micro_batches)
   local layout = {
-    axes = {}, micro_batches = 2, eval_micro_batches = 1, shard = {stage = of.stage, reduce_every = "step"},
+    axes = {}, micro_batches = micro_batches, eval_micro_batches = 1, shard = {stage = of.stage, reduce_every = "step"},
     recompute = of.recompute == "full" and 1 or nil, selective = of.recompute == "selective" or nil,
     overlap = of.overlap or nil, backend = of.backend,
   }
@@ -83,18 +83,19 @@ end
 --- Returns the case of combination number `number`, from 0.
 function cases.of(combination, number)
   local of, sizes = combination, dimensions.sizes(combination)
+  local rows = sizes.pp == 1 and number % 2 == 1 and {1} or {1, 1} -- samples of each micro-batch
   local case = {
-    seed = number, vocab = of.vocab, hidden = HIDDEN, steps = 3, frozen = {},
+    seed = number, vocab = of.vocab, hidden = HIDDEN, steps = 3, steps_of_bits = 2, frozen = {},
     by_hand = number % 4 == 1 and sizes.pp == 1, -- a pipeline has no steps by hand
     cut = {sequence = of.tensor:find "sequence" ~= nil, layout = of.context:match "%a+$" or "balanced"},
     items = items_of(of, number), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
     positions = of.style == "gpt2" and POSITIONS or nil, dropout = of.dropout > 0 and of.dropout or nil,
     head_tile = of.tile > 0 and of.tile or nil,
-    rows = {1, 1}, seq = {of.tokens}, empty = {}, ignored = of.ignored and last_ranks_tokens(of, sizes.cp) or nil,
-    reference_in_one = number % 2 == 0, events = {{}, {"evaluate"}, number % 4 == 0 and {"infer", "generate"} or {}},
+    rows = rows, seq = {of.tokens}, empty = {}, ignored = of.ignored and last_ranks_tokens(of, sizes.cp) or nil,
+    reference_in_one = number % 2 == 0, events = {{}, number % 4 == 0 and {"evaluate", "infer", "generate"} or {"evaluate"}},
     precision = of.precision, optimizer = {"adamw", {lr = 0.01, weight_decay = 0.1}}, clip = of.clip,
   }
-  case.layout = layout_of(of, sizes)
+  case.layout = layout_of(of, sizes, #rows)
   return case
 end
 

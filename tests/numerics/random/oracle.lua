@@ -140,7 +140,7 @@ local function check_bits(case, script, mine, same_ranks)
   local plain = same_ranks
   if not plain then
     local count = draw_layout.ranks(case.layout) / draw_layout.size(case.layout, "pp")
-    local steps = comparable_steps(case)
+    local steps = math.min(comparable_steps(case), case.steps_of_bits or case.steps)
     plain = run(script, count, {{precision = case.precision, plain = true, without_mistakes = true, steps = steps}})
     check_ranks_agree(plain, 1, "plain layout")
     plain = plain[1][1]
@@ -212,12 +212,13 @@ local function check_here(case)
   return {exact = exact, one_rank = one_rank, mine = mine, differences = 0}
 end
 
--- Throws {check =, text =} where something differs. Returns the outcomes in the case's precision.
+-- Throws {check =, text =} where something differs. Returns the outcomes in the case's precision, in which a case with
+-- `steps_of_bits` makes so many steps.
 local function check(case)
   local script = render.script(case)
   local variants = {
-    {precision = "fp64", fault = case.fault}, {precision = case.precision, fault = case.fault},
-    {precision = case.precision, plain = true, without_mistakes = true},
+    {precision = "fp64", fault = case.fault}, {precision = case.precision, fault = case.fault, steps = case.steps_of_bits},
+    {precision = case.precision, plain = true, without_mistakes = true, steps = case.steps_of_bits},
   }
   if not has_plain_ranks(case) then variants[3] = nil end
   local shared = case.fault and faults.list[case.fault].is_of_all and case.fault or nil
