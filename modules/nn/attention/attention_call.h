@@ -1,10 +1,11 @@
-// Helpers of forward and backward in attention_tiled.cpp: addresses of heads, masks, and the division into tiles.
+// Helpers of attention_forward.h and attention_backward.h: addresses of heads, masks, and the division into tiles.
 #pragma once
 
 #include <ATen/ATen.h>
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <vector>
 
 #include "attention_tiled.h"
@@ -173,5 +174,15 @@ class Scratch {
   at::Device device_;
   std::vector<at::Tensor> held_;
 };
+
+// Returns a state for each tile of a group of queries. Each of its `parts` gets room for a tile of queries.
+template <class T, class A, class State>
+std::vector<State> states_of(const AttentionCall<T, A>& call, Scratch<A>& scratch, std::initializer_list<A * State::*> parts) {
+  std::vector<State> states(std::min(call.query_tiles(), kGroup));
+  for (State& state : states) {
+    for (A* State::*part : parts) state.*part = scratch.take(kQueries * call.padded_dim);
+  }
+  return states;
+}
 
 }  // namespace zt::nn

@@ -13,13 +13,16 @@ namespace {
 
 struct DropoutOptions : TensorAxisOptions {
   double p = 0;
+  std::optional<bool> tokens;
   int64_t columns = 0;  // of all ranks
 };
 
 class DropoutPart {
  public:
   explicit DropoutPart(const DropoutOptions& options)
-      : dropout_(options.p), columns_(options.columns), tensor_(options, "nn.dropout") {
+      : dropout_(options.p, 0, LayerRecompute::none, has_tokens_of(options.tokens)),
+        columns_(options.columns),
+        tensor_(options, "nn.dropout") {
     if (tensor_.is_cut()) tensor_.check_enough(columns_, "columns", "nn.dropout");
   }
   at::Tensor run(const at::Tensor& x, Context& context) const {
@@ -45,6 +48,7 @@ std::shared_ptr<Layer> make_dropout(const Value& value) {
   static const auto kSchema =
       Schema<DropoutOptions>("nn.dropout")
           .required("p", &DropoutOptions::p, "probability that an element is set to 0", between(0, 0.999))
+          .optional("tokens", &DropoutOptions::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
           .optional("tensor", &DropoutOptions::tensor, "mesh axis over whose ranks the columns of h are cut")
           .optional("columns", &DropoutOptions::columns, "columns of h over all ranks of the axis", at_least(1))
           .only_with("with tensor", [](const DropoutOptions& o) { return o.tensor != nullptr; });

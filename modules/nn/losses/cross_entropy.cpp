@@ -5,6 +5,7 @@
 #include "zt/base/options.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
@@ -27,9 +28,10 @@ struct CrossEntropyFunction : torch::autograd::Function<CrossEntropyFunction> {
 
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
+  int64_t classes = INT64_MAX;  // not known
 };
 
-class CrossEntropy final : public Layer {
+class CrossEntropy final : public Layer, public LayerExtras {
  public:
   explicit CrossEntropy(CrossEntropyOptions options) : options_(std::move(options)) {}
 
@@ -37,6 +39,8 @@ class CrossEntropy final : public Layer {
     if (context.mode == Mode::generate) return {};
     const at::Tensor& logits = in[0];
     if (logits.dim() < 2) misuse("nn.cross_entropy takes logits [..., classes], got {}", describe(logits));
+    if (options_.classes != INT64_MAX && logits.size(-1) != options_.classes)
+      misuse("nn.cross_entropy takes logits of its {} classes, got {}", options_.classes, describe(logits));
     const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
     const SoftmaxLoss loss(context.batch("labels"), options_.ignore_index);
     context.loss("loss", CrossEntropyFunction::apply(rows, loss), Per::token);
@@ -44,6 +48,11 @@ class CrossEntropy final : public Layer {
   }
   Io io() const override { return {.inputs = {"h"}, .outputs = {}, .losses = {LossInfo{}}}; }
   Counts count(const BatchField& batch) const override { return count_labels(batch, options_.ignore_index); }
+  void check_batch(const BatchField& batch, Mode mode) const override {
+    const at::Tensor labels = batch("labels");
+    if (mode != Mode::generate && labels.defined() && !labels.is_meta())
+      check_labels(labels, options_.ignore_index, options_.classes);
+  }
   std::string kind() const override { return "cross_entropy"; }
 
  private:
@@ -55,7 +64,9 @@ class CrossEntropy final : public Layer {
 std::shared_ptr<Layer> make_cross_entropy(const Value& value) {
   static const auto kSchema =
       Schema<CrossEntropyOptions>("nn.cross_entropy")
-          .optional("ignore_index", &CrossEntropyOptions::ignore_index, "label of rows that do not count");
+          .optional("ignore_index", &CrossEntropyOptions::ignore_index, "label of rows that do not count")
+          .optional("classes", &CrossEntropyOptions::classes,
+                    "number of classes; with it a label that is too large is found before the step begins", at_least(1));
   return kSchema.make(value, [](const CrossEntropyOptions& o) { return std::make_shared<CrossEntropy>(o); });
 }
 

@@ -28,7 +28,8 @@ void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classe
   for (int64_t r = 0; r < labels.numel(); ++r) {
     if (label[r] == ignore_index || (label[r] >= 0 && label[r] < classes)) continue;
     const std::string place = width > 0 ? fmt::format("sample {}, index {}", r / width, r % width) : fmt::format("row {}", r);
-    misuse("label {} at {} is neither one of the {} classes nor the ignore_index {}", label[r], place, classes, ignore_index);
+    const std::string which = classes == INT64_MAX ? "classes" : fmt::format("{} classes", classes);
+    misuse("label {} at {} is neither one of the {} nor the ignore_index {}", label[r], place, which, ignore_index);
   }
 }
 
@@ -181,7 +182,18 @@ SoftmaxLoss::OwnLabels SoftmaxLoss::own_labels(int64_t first_row, int64_t rows) 
           places.clamp(0, share_->own.count - 1).unsqueeze(1)};
 }
 
+// Calls body(first row, rows) for blocks of rows: what is computed for them in the wide dtype takes little memory then.
+template <class Body>
+static void in_blocks(int64_t rows, const Body& body) {
+  constexpr int64_t kRows = 1024;
+  for (int64_t first = 0; first < rows; first += kRows) body(first, std::min(kRows, rows - first));
+}
+
 void SoftmaxLoss::add_share_on_gpu(const at::Tensor& logits, int64_t first_row) {
+  in_blocks(logits.size(0), [&](int64_t first, int64_t rows) { add_block(logits.narrow(0, first, rows), first_row + first); });
+}
+
+void SoftmaxLoss::add_block(const at::Tensor& logits, int64_t first_row) {
   const at::Tensor wide = logits.to(wide_dtype(logits.scalar_type()));
   const auto [valid, is_own, places] = own_labels(first_row, logits.size(0));
   const at::Tensor largest = wide.amax({1}), shift = largest.masked_fill(largest.eq(-kInfinity), 0);
@@ -202,11 +214,21 @@ at::Tensor SoftmaxLoss::total_of_shares_on_gpu() {
 
 void SoftmaxLoss::gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale,
                                            int64_t first_row) const {
+  in_blocks(logits.size(0), [&](int64_t first, int64_t rows) {
+    gradient_of_block(out.narrow(0, first, rows), logits.narrow(0, first, rows), scale, first_row + first);
+  });
+}
+
+void SoftmaxLoss::gradient_of_block(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale,
+                                    int64_t first_row) const {
   const auto [valid, is_own, places] = own_labels(first_row, logits.size(0));
   const auto wide = wide_dtype(logits.scalar_type());
-  const at::Tensor stats = device_stats_.narrow(0, first_row, logits.size(0)).to(wide);
-  at::Tensor gradient = (logits.to(wide) - stats.narrow(1, 0, 1)).exp_().div_(stats.narrow(1, 1, 1));
-  gradient.scatter_add_(1, places, is_own.to(wide).neg().unsqueeze(1));
+  const at::Tensor stats = device_stats_.narrow(0, first_row, logits.size(0)), of_dtype = stats.to(wide);
+  // The element of the label in float64: in float32 the difference from 1 of a probability near 1 would be lost.
+  const at::Tensor of_labels =
+      (logits.gather(1, places).to(at::kDouble) - stats.narrow(1, 0, 1)).exp_().div_(stats.narrow(1, 1, 1));
+  at::Tensor gradient = (logits.to(wide) - of_dtype.narrow(1, 0, 1)).exp_().div_(of_dtype.narrow(1, 1, 1));
+  gradient.scatter_(1, places, (of_labels - is_own.unsqueeze(1).to(at::kDouble)).to(wide));
   gradient.mul_(scale.to(gradient.options())).masked_fill_(valid.logical_not().unsqueeze(1), 0);
   at::Tensor(out).copy_(gradient);
 }

@@ -57,6 +57,8 @@ class SoftmaxLoss {
   void gradient_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale, int64_t first_row) const;
   void gradient_of_share_on_gpu(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale,
                                 int64_t first_row) const;
+  void add_block(const at::Tensor& logits, int64_t first_row);
+  void gradient_of_block(const at::Tensor& out, const at::Tensor& logits, const at::Tensor& scale, int64_t first_row) const;
 
   at::Tensor given_, labels_;  // as given, and one after the other
   int64_t ignore_index_;
@@ -69,7 +71,8 @@ class SoftmaxLoss {
   at::Tensor device_parts_;
 };
 
-// Throws Misuse for labels that are not int64, and for one that is neither a class nor ignore_index.
+// Throws Misuse for labels that are not int64, and for one that is neither a class nor ignore_index. `classes` INT64_MAX: their
+// number is not known.
 void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classes);
 
 // Layer::count of the layers that add this loss: returns the valid labels and the samples of the whole local batch. On meta all

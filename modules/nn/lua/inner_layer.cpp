@@ -61,7 +61,7 @@ int run_forward(lua_State* L) {
 
 }  // namespace
 
-void enclose(const std::string& name, Layer& layer, Io& io) {
+void check_inner(const std::string& name, const Layer& layer) {
   const auto* extras = dynamic_cast<const LayerExtras*>(&layer);
   const bool needs_position = dynamic_cast<const ExchangeLayer*>(&layer) ||
                               (extras && (!extras->buffers().empty() || extras->has_update())) || !layer.io().stats.empty();
@@ -77,8 +77,11 @@ void enclose(const std::string& name, Layer& layer, Io& io) {
         "nn.layer.layers.{}: with sequence_parallel, a '{}' layer has some tokens of the residual stream only: put it beside this "
         "layer, in nn.sequential, or leave sequence_parallel out",
         name, layer.kind());
+}
+
+void enclose(const std::string& name, Layer& layer, Io& io) {
   for (const auto& param : layer.params()) param->name = name + "." + param->name;
-  for (const LossInfo& loss : of_layer.losses) {
+  for (const LossInfo& loss : layer.io().losses) {
     if (std::ranges::find(io.losses, loss) == io.losses.end()) io.losses.push_back(loss);
   }
 }

@@ -18,8 +18,9 @@ struct InnerLayer {
   uint64_t place = 0;                 // among the inner layers
 };
 
-// Gives the inner layer's parameters names within the outer one, and adds its losses to `io`. Throws Misuse for a layer that
-// needs a position of its own in a model.
+// Throws Misuse for a layer that needs a position of its own in a model.
+void check_inner(const std::string& name, const Layer& layer);
+// Gives the inner layer's parameters names within the outer one, and adds its losses to `io`.
 void enclose(const std::string& name, Layer& layer, Io& io);
 
 void open_inner_layer(lua::Module& module);

@@ -113,8 +113,9 @@ std::shared_ptr<Param> read_param(const std::string& name, const Value& value, c
   with_context([&] { return path + ".cut"; }, [&] { check_placements(*param); });
   for (const AxisPlacement& on : param->placements) {
     if (!axes.contains(on.axis))
-      misuse("{}: it is cut along '{}', which neither `axes` nor `tensor_axes` lists: the ranks must communicate to use it", path,
-             on.axis);
+      misuse(
+          "{}: it is cut along '{}', which `axes` and `tensor_axes` do not list, and `context` does not name: the ranks must communicate to use it",
+          path, on.axis);
   }
   std::erase_if(param->placements, [](const AxisPlacement& on) { return on.parts == 1; });
   return param;

@@ -23,12 +23,6 @@ namespace zt::nn {
 
 namespace {
 
-std::shared_ptr<LuaContext> self(lua_State* L) {
-  auto handle = lua::check<LuaContext>(L, 1);
-  if (!handle->context) misuse("a layer's context is valid during its forward only: do not keep it");
-  return handle;
-}
-
 // Returns the first batch field with a number per token. Undefined: the batch has none, or the layer does not have the option
 // `context`.
 at::Tensor token_field(const LuaContext& handle) {
@@ -53,8 +47,9 @@ at::Tensor positions_of_tokens(const LuaContext& handle) {
   return places.expand({field.size(0), places.numel()}).contiguous();
 }
 
-// Returns where this rank's tokens are. On one rank the executor knows the fields of the option `context` by their usual names
-// only.
+}  // namespace
+
+// On one rank the executor knows the fields of the option `context` by their usual names only.
 TokenPlaces places_of(const LuaContext& handle) {
   const TokenPlaces& places = handle.context->tokens();
   if (places.of_rank.size() > 1) return places;
@@ -62,8 +57,10 @@ TokenPlaces places_of(const LuaContext& handle) {
   return field.defined() ? whole_places(field.size(1)) : places;
 }
 
+namespace {
+
 int batch(lua_State* L) {
-  const auto handle = self(L);
+  const auto handle = check_context(L);
   const std::string name = lua::check_string(L, 2);
   const at::Tensor field = makes_positions(*handle, name) ? positions_of_tokens(*handle) : handle->context->batch(name);
   lua::push(L, handle->device.is_cuda() ? field.to(handle->device, /*non_blocking=*/true) : field);
@@ -71,7 +68,7 @@ int batch(lua_State* L) {
 }
 
 int has_batch(lua_State* L) {
-  const auto handle = self(L);
+  const auto handle = check_context(L);
   const std::string name = lua::check_string(L, 2);
   lua::push(L, makes_positions(*handle, name) || handle->context->has_batch(name));
   return 1;
@@ -82,7 +79,7 @@ int loss(lua_State* L) {
   if (per != "token" && per != "sample") misuse("ctx:loss: per must be 'token' or 'sample', got '{}'", per);
   const at::Tensor sum = lua::check_tensor(L, 3);
   if (sum.numel() != 1) misuse("ctx:loss takes a scalar, a sum over {}s; got {} elements: call :sum()", per, sum.numel());
-  self(L)->context->loss(lua::check_string(L, 2), sum.reshape({}), per == "token" ? Per::token : Per::sample);
+  check_context(L)->context->loss(lua::check_string(L, 2), sum.reshape({}), per == "token" ? Per::token : Per::sample);
   return 0;
 }
 
@@ -99,7 +96,7 @@ int metric(lua_State* L) {
   const double sum = check_scalar(L, 3, "sum"), count = check_scalar(L, 4, "count");
   const std::string name = lua::check_string(L, 2);
   // A statistic that is not finite would end the step.
-  if (std::isfinite(sum) && std::isfinite(count)) self(L)->context->stat(name, at::tensor({sum, count}, at::kDouble));
+  if (std::isfinite(sum) && std::isfinite(count)) check_context(L)->context->stat(name, at::tensor({sum, count}, at::kDouble));
   return 0;
 }
 
@@ -115,6 +112,7 @@ struct DropoutDims {
             .optional("tokens", &DropoutDims::tokens, "whether dim 1 is the tokens, where ranks have other tokens of a sample")
             .optional("axis", &DropoutDims::axis, "mesh axis over which the last dim is cut")
             .optional("columns", &DropoutDims::columns, "columns of the last dim on all ranks", at_least(1))
+            .only_with("with axis", [](const DropoutDims& o) { return o.axis != nullptr; })
             .optional("unit", &DropoutDims::unit, "columns that stay together, as the `unit` of a cut group", at_least(1))
             .only_with("with axis", [](const DropoutDims& o) { return o.axis != nullptr; })
             .checked([](const DropoutDims& o) {
@@ -127,7 +125,7 @@ struct DropoutDims {
 };
 
 int dropout(lua_State* L) {
-  const auto handle = self(L);
+  const auto handle = check_context(L);
   const double probability = lua::check_number(L, 3);
   if (probability < 0 || probability >= 1) misuse("ctx:dropout: the probability must lie in [0, 1), got {}", probability);
   const auto options = lua::is_absent(L, 4) ? DropoutDims{} : DropoutDims::schema().parse(lua::check_value(L, 4));
@@ -146,117 +144,14 @@ int dropout(lua_State* L) {
       misuse("ctx:dropout: of {} columns cut along '{}' this rank has {}, got {}", options.columns, axis->name,
              columns->own.count, describe(x));
   }
-  const auto has_tokens = !options.tokens ? HasTokens::unknown : *options.tokens ? HasTokens::yes : HasTokens::no;
-  const Dropout dropout(probability, handle->dropouts++, LayerRecompute::none, has_tokens);
+  const Dropout dropout(probability, handle->dropouts++, LayerRecompute::none, has_tokens_of(options.tokens));
   lua::push(L, dropout.run(x, *handle->context, {}, {}, columns));
   return 1;
 }
 
-GatherUse use_of(lua_State* L, int index, const char* function) {
-  if (lua::is_absent(L, index))
-    misuse("{}: `use` is missing: \"alike\" if all ranks compute the same from the result, else \"in_parts\"", function);
-  return parse_word<GatherUse>(lua::check_string(L, index), std::string(function) + ": unknown use of the result");
-}
-
-// ctx:gather_tokens(x, use): all tokens of the samples, in their order
-int gather_tokens(lua_State* L) {
-  const auto handle = self(L);
-  const at::Tensor x = lua::check_tensor(L, 2);
-  const GatherUse use = use_of(L, 3, "ctx:gather_tokens");
-  const TokenPlaces& places = handle->context->tokens();
-  if (places.of_rank.size() <= 1) {
-    lua::push(L, x);
-    return 1;
-  }
-  if (handle->token_axis.empty()) misuse("ctx:gather_tokens: the layer does not cut tokens: give nn.layer `context`");
-  const at::Tensor by_rank = gather_from(*handle->context, handle->token_axis, x, 1, places.total, use);
-  std::vector<at::Tensor> held;
-  for (const auto& ranges : places.of_rank)
-    for (const Share& range : ranges) held.push_back(at::arange(range.begin, range.end(), at::kLong));
-  lua::push(L, by_rank.index({at::indexing::Slice(), at::cat(held).argsort().to(x.device())}));
-  return 1;
-}
-
-// ctx:own_tokens(x): those of all tokens that this rank has
-int own_tokens(lua_State* L) {
-  const auto handle = self(L);
-  const at::Tensor x = lua::check_tensor(L, 2);
-  const TokenPlaces places = places_of(*handle);
-  if (x.dim() < 2 || x.size(1) != places.total)
-    misuse("ctx:own_tokens takes [samples, {}, ...], all tokens of the samples, got {}", places.total, describe(x));
-  lua::push(L, places.of_rank.size() <= 1 ? x : tokens_in(x, places.own()));
-  return 1;
-}
-
-// Pushes run(context, axis name, x), where the arguments 2 and 3 of the function are an axis and x; x itself, if the axis has one
-// rank. The layer must have said that it communicates along the axis.
-template <class Run>
-int along_axis(lua_State* L, const char* function, const Run& run) {
-  const auto handle = self(L);
-  const auto axis = lua::check<Axis>(L, 2);
-  const at::Tensor x = lua::check_tensor(L, 3);
-  if (!handle->axes->contains(axis->name))
-    misuse("ctx:{}: the layer does not say that it communicates along '{}' (it names {}): give nn.layer axes = {{{}}}", function,
-           axis->name, handle->axes->empty() ? "none" : fmt::format("'{}'", fmt::join(*handle->axes, "', '")),
-           axis->names.size() > 1 ? "a single axis of the mesh" : "mesh." + axis->name);
-  lua::push(L, axis->size > 1 ? run(*handle->context, axis->name, x) : x);
-  return 1;
-}
-
-// ctx:copy_to(axis, x)
-int copy(lua_State* L) {
-  return along_axis(L, "copy_to",
-                    [](Context& context, const std::string& axis, const at::Tensor& x) { return copy_to(context, axis, x); });
-}
-
-// ctx:reduce_from(axis, x)
-int reduce(lua_State* L) {
-  return along_axis(L, "reduce_from",
-                    [](Context& context, const std::string& axis, const at::Tensor& x) { return reduce_from(context, axis, x); });
-}
-
-// ctx:scatter_to(axis, x, dim)
-int scatter(lua_State* L) {
-  const int64_t dim = lua::check_integer(L, 4);
-  return along_axis(L, "scatter_to", [&](Context& context, const std::string& axis, const at::Tensor& x) {
-    return scatter_to(context, axis, x, dim);
-  });
-}
-
-// ctx:reduce_scatter_to(axis, x, dim)
-int reduce_scatter(lua_State* L) {
-  const int64_t dim = lua::check_integer(L, 4);
-  return along_axis(L, "reduce_scatter_to", [&](Context& context, const std::string& axis, const at::Tensor& x) {
-    return reduce_scatter_to(context, axis, x, dim);
-  });
-}
-
-// ctx:gather_from(axis, x, dim, total, use)
-int gather(lua_State* L) {
-  const int64_t dim = lua::check_integer(L, 4), total = lua::check_integer(L, 5);
-  const GatherUse use = use_of(L, 6, "ctx:gather_from");
-  return along_axis(L, "gather_from", [&](Context& context, const std::string& axis, const at::Tensor& x) {
-    const TokenPlaces& tokens = context.tokens();
-    const bool is_ordered = std::ranges::all_of(tokens.of_rank, [](const auto& ranges) { return ranges.size() == 1; });
-    if (axis == self(L)->token_axis && dim == 1 && total == tokens.total && !is_ordered)
-      misuse(
-          "ctx:gather_from joins shares in the order of the ranks, and '{}' cuts tokens in another: use ctx:gather_tokens(x, use)",
-          axis);
-    return gather_from(context, axis, x, dim, total, use);
-  });
-}
-
-// ctx:all_to_all(axis, x, joined_dim, cut_dim, total)
-int exchange(lua_State* L) {
-  const int64_t joined_dim = lua::check_integer(L, 4), cut_dim = lua::check_integer(L, 5), total = lua::check_integer(L, 6);
-  return along_axis(L, "all_to_all", [&](Context& context, const std::string& axis, const at::Tensor& x) {
-    return all_to_all(context, axis, x, joined_dim, cut_dim, total);
-  });
-}
-
 // ctx.tokens: {total =, rank =, of_rank = {{{begin =, count =}, ...}, ...}}
 int tokens(lua_State* L) {
-  const TokenPlaces places = places_of(*self(L));
+  const TokenPlaces places = places_of(*check_context(L));
   Value::List ranks;
   for (const std::vector<Share>& ranges : places.of_rank) {
     Value::List list;
@@ -268,7 +163,7 @@ int tokens(lua_State* L) {
 }
 
 int mode(lua_State* L) {
-  lua::push(L, word_of(self(L)->context->mode));
+  lua::push(L, word_of(check_context(L)->context->mode));
   return 1;
 }
 
@@ -282,28 +177,27 @@ int batch_field(lua_State* L) {
 
 template <auto member>
 int field(lua_State* L) {
-  lua::push(L, self(L)->context->*member);
+  lua::push(L, check_context(L)->context->*member);
   return 1;
 }
 
 }  // namespace
 
+std::shared_ptr<LuaContext> check_context(lua_State* L) {
+  auto handle = lua::check<LuaContext>(L, 1);
+  if (!handle->context) misuse("a layer's context is valid during its forward only: do not keep it");
+  return handle;
+}
+
 void open_context_type(lua::Module& module) {
   module.type<LuaBatch>().metamethod<batch_field>("__call");
-  module.type<LuaContext>()
-      .method<batch>("batch")
+  auto type = module.type<LuaContext>();
+  add_axis_functions(type);
+  type.method<batch>("batch")
       .method<has_batch>("has_batch")
       .method<loss>("loss")
       .method<metric>("metric")
       .method<dropout>("dropout")
-      .method<gather_tokens>("gather_tokens")
-      .method<own_tokens>("own_tokens")
-      .method<copy>("copy_to")
-      .method<reduce>("reduce_from")
-      .method<scatter>("scatter_to")
-      .method<reduce_scatter>("reduce_scatter_to")
-      .method<gather>("gather_from")
-      .method<exchange>("all_to_all")
       .getter<mode>("mode")
       .getter<tokens>("tokens")
       .getter<field<&Context::step>>("step")

@@ -29,7 +29,14 @@ struct LuaBatch {
   BatchField field;
 };
 
+// Returns the context that is argument 1. Throws Misuse after the forward.
+std::shared_ptr<LuaContext> check_context(lua_State* L);
+// Returns where the tokens of this micro-batch are.
+TokenPlaces places_of(const LuaContext& handle);
+
 void open_context_type(lua::Module& module);
+// Adds the functions that communicate: those of zt/model/axis_ops.h, gather_tokens and own_tokens.
+void add_axis_functions(lua::TypeBuilder<LuaContext>& type);
 
 }  // namespace zt::nn
 

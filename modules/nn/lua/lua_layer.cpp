@@ -33,13 +33,14 @@ LuaLayer::LuaLayer(const LuaLayerOptions& options)
     for (const auto& [other, known] : layers_) {
       if (known == layer) misuse("nn.layer.layers: '{}' and '{}' are one layer: give it once, and call it twice", other, name);
     }
-    enclose(name, *layer, io_);
+    check_inner(name, *layer);
     for (const std::string& axis : layer->axes()) add_axis(axis);
     const LayerExtras& extras = extras_of(*layer);
     for (const std::string& axis : extras.tensor_axes()) tensor_axes_.push_back(axis);
     take_token_cut(extras.token_cut(), fmt::format("the inner layer '{}'", name), cutter);
     layers_.emplace_back(name, layer);
   }
+  for (const auto& [name, layer] : layers_) enclose(name, *layer, io_);  // last: it changes the inner layers, and cannot fail
 }
 
 void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::string& of, std::string& cutter) {

@@ -123,7 +123,7 @@ bool Dropout::has_some_tokens(const at::Tensor& x, Context& context, std::option
   const bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
   if (!fits)
     misuse(
-        "dropout of {}: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give ctx:dropout "
+        "dropout of {}: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give it the option "
         "tokens = false if x has no tokens and is equal on these ranks, or tokens = true for [samples, tokens]",
         describe(x), places.count());
   return true;

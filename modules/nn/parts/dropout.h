@@ -56,6 +56,10 @@ struct OwnColumns {
 // dims or more.
 enum class HasTokens : uint8_t { unknown, yes, no };
 
+inline HasTokens has_tokens_of(std::optional<bool> option) {
+  return !option ? HasTokens::unknown : *option ? HasTokens::yes : HasTokens::no;
+}
+
 class Dropout {
  public:
   // `recompute`: whether the backward draws the mask again instead of keeping it.

@@ -165,15 +165,17 @@ end
 -- The last of the ranks with contiguous tokens has the most causal attention, and the step ends with it.
 function TestContextParallel:test_contiguous_tokens_are_simulated_to_take_longer()
   if ranks == 1 then return end
-  local function seconds(layout)
+  local function simulated(layout)
     local mesh = meshes[1]
     local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = 17, seq = 2048, family = "llama",
                          context = {axis = mesh.cp, layout = layout}}
     local tokens = zt.zeros({1, 2048}, {dtype = "int64"})
     local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
-    return program:simulate{costs = "h200", batch = {tokens = tokens, labels = tokens}}.seconds
+    return program:simulate{costs = "h200", batch = {tokens = tokens, labels = tokens}}
   end
-  lu.assertTrue(seconds "contiguous" > seconds "balanced")
+  local contiguous, balanced = simulated "contiguous", simulated "balanced"
+  lu.assertTrue(contiguous.seconds > balanced.seconds)
+  lu.assertAlmostEquals(contiguous.work.flops / balanced.work.flops, 1, 1e-3) -- the work of all ranks is the same
 end
 
 function TestContextParallel:test_generates_from_whole_samples()

@@ -120,7 +120,7 @@ function TestCutLayers:test_refusals()
           {mesh.tp})
   refused("a group of 3 rows in units of 2", {values = values, cut = {axis = mesh.tp, groups = {1, {size = 3, unit = 2}}}},
           {mesh.tp})
-  refused("it is cut along 'tp', which neither `axes` nor `tensor_axes` lists", {values = values, cut = {axis = mesh.tp}}, {})
+  refused("it is cut along 'tp', which `axes` and `tensor_axes` do not list", {values = values, cut = {axis = mesh.tp}}, {})
   refused("nn.layer.params.w: option 'cut' is missing", {values = values}, {mesh.tp})
   refused("joins several axes", values, {mesh:join{"dp", "tp"}})
   if ranks == 1 then return end

@@ -102,6 +102,11 @@ function TestInner:test_mistakes()
            {layers = {a = linear(1)}, params = {a = zt.zeros{1}}, forward = print})
   local once = linear(1)
   contains("'a' and 'b' are one layer", nn.layer, {layers = {a = once, b = once}, forward = print})
+  -- What fails leaves the inner layers as they were.
+  local first = linear(1)
+  contains("has metrics or statistics", nn.layer, {layers = {a = first, b = zt.metric("m", print, {inputs = {"h"}})},
+                                                   forward = print})
+  lu.assertEquals(nn.sequential{read(), nn.layer{layers = {a = first}, forward = run_a}}:parameters()[1].name, "1.a.weight")
   local metric = zt.metric("m", print, {inputs = {"h"}})
   contains("has metrics or statistics", nn.layer, {layers = {a = metric}, forward = print})
   local kept

@@ -112,6 +112,29 @@ function TestTokenCut:test_by_hand_the_loss_is_that_of_all_tokens()
   one_rank.assert_close(train({mesh = mesh, layout = "balanced"}, {by_hand = true, stage = 1}), wanted, "by hand")
 end
 
+-- A forward by hand with sharded parameters, in a model of which no layer sends anything. If a batch is wrong on one rank, all
+-- learn of it, and the next step is right.
+function TestTokenCut.test_by_hand_a_mistake_on_one_rank()
+  if ranks == 1 then return end
+  local scale = nn.layer{context = {axis = mesh.cp}, params = {w = zt.ones{WIDTH}},
+                         forward = function(self, h) return h * self.w end}
+  local model = nn.sequential{{"embedding", nn.embedding{vocab = VOCAB, hidden = WIDTH}}, {"scale", scale},
+                              {"head", nn.lm_loss{vocab = VOCAB, hidden = WIDTH}}}
+  local program = zt.program(model, {precision = "fp64"}):apply(zero.shard{axis = mesh.cp, stage = 3, node_shared = false})
+  local function trainer_of() return zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}}) end
+  local function by_hand(trainer, own)
+    local loss = trainer:forward(own)
+    trainer:backward()
+    return loss, trainer:finish_step().grad_norm
+  end
+  local wanted = {by_hand(trainer_of(), batch(1))}
+  local trainer = trainer_of()
+  local wrong = batch(1)
+  if rank == 1 then wrong.tokens = wrong.tokens + VOCAB end
+  lu.assertErrorMsgContains("is outside the embedding's 17 rows", trainer.forward, trainer, wrong)
+  lu.assertEquals({by_hand(trainer, batch(1))}, wanted)
+end
+
 function TestTokenCut:test_where_tokens_are()
   local seen = {}
   local function look(layout)

@@ -100,6 +100,26 @@ function TestLoss:test_a_function_that_returns_no_tensor()
   end
 end
 
+-- Labels are checked before anything else of a step, so that the trainer goes on.
+function TestLoss:test_cross_entropy_refuses_wrong_labels()
+  local function model(options)
+    return nn.sequential{nn.embedding{vocab = VOCAB, hidden = 8}, nn.linear{["in"] = 8, out = VOCAB}, nn.cross_entropy(options)}
+  end
+  for _, options in ipairs{{}, {classes = VOCAB}} do
+    local trainer = trainer_of(model(options))
+    local wrong = batch()
+    wrong.labels = wrong.labels:clone()
+    for _, label in ipairs{-3, options.classes and VOCAB} do
+      wrong.labels:narrow(0, 1, 1):narrow(1, 2, 1):fill_(label)
+      local expected = ("label %d at sample 1, index 2 is neither one of the"):format(label)
+      lu.assertErrorMsgContains(expected, trainer.step, trainer, wrong)
+    end
+    lu.assertTrue(trainer:step(batch()).loss > 0)
+  end
+  local trainer = trainer_of(model{classes = VOCAB + 1})
+  lu.assertErrorMsgContains("takes logits of its 12 classes", trainer.step, trainer, batch())
+end
+
 function TestLoss:test_errors()
   lu.assertErrorMsgContains("takes function(out, ctx)", zt.loss, {})
   lu.assertErrorMsgContains("did you mean 'reduction'?", zt.loss, print, {reductions = "sum"})
