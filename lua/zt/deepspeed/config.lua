@@ -25,6 +25,7 @@ local CONTEXT = {
   {"clip", "number", "largest gradient norm, for \"auto\"", at_least = 0},
   {"precision", "string", "for \"auto\"", one_of = {"fp32", "bf16", "fp16"}},
   {"model", "table", "{hidden_size =, vocab =} for \"auto\" and checks"},
+  {"ranks", "table", "{tp =, cp =}: ranks that share matrices and tokens, on the script's own mesh"},
   {"strict", "boolean", "refuse the keys whose fate is noted", default = false},
   {"own_optimizer", "table", "{name =, options = {lr =}} of the script's own optimizer; schedules use its rate"},
 }
@@ -72,24 +73,24 @@ end
 
 -- Keys without an effect if a feature is off: its name, and whether it is on.
 local function has_experts(given) return given["expert_parallel.enabled"] end
-local function has_tensors(given) return result.tensor_size(given) > 1 end
+local function has_tensors(given, context) return result.tensor_size(given, context) > 1 end
 local NEEDS = {
   use_data_before_expert_parallelism = {"expert_parallel", has_experts},
   ["activation_checkpointing.partition_activations"] = {"tensor_parallel", has_tensors},
   ["pipeline.pipe_partitioned"] = {"tensor_parallel", has_tensors},
   ["pipeline.grad_partitioned"] = {"tensor_parallel", has_tensors},
-  seq_parallel_communication_data_type = {"sequence_parallel_size", function(given) return result.context(given) ~= nil end},
+  seq_parallel_communication_data_type = {"sequence_parallel_size", result.has_cut_tokens},
 }
 
 -- Copies given values into the result where a row has `to`. Leaves out keys that have no effect at `stage` or without a feature,
 -- and says so in their notes.
-local function put_given(out, given, notes, stage)
+local function put_given(out, given, notes, stage, context)
   local idle = {}
   for _, entry in ipairs(keys.list) do
     local row, value = entry.row, given[entry.main]
     if row.needs_stage and stage < row.needs_stage then
       idle[entry.path] = ("no effect at stage %d: it is for stage %d"):format(stage, row.needs_stage)
-    elseif NEEDS[entry.main] and not NEEDS[entry.main][2](given) then
+    elseif NEEDS[entry.main] and not NEEDS[entry.main][2](given, context) then
       if value then idle[entry.path] = "no effect without " .. NEEDS[entry.main][1] end
     elseif row.to and value ~= nil then
       put(out, row.to, value)
@@ -102,8 +103,9 @@ end
 -- `context` holds `world`, the number of data-parallel ranks, and the values for "auto": {batch = {global =, micro =,
 -- accumulation =}, optimizer = {lr =, betas =, eps =, weight_decay =}, schedule = {warmup =, total =}, clip =, precision =,
 -- model = {hidden_size =, vocab =}}. context.own_optimizer = {name =, options = {lr =}} is the script's own optimizer: schedules
--- use its rate, not the rate of the file's optimizer. context.strict = true refuses the keys that are noted. Returns a table.
--- Fields marked with ? are absent unless given; then the engine uses its own default:
+-- use its rate, not the rate of the file's optimizer. context.ranks = {tp =, cp =} are those of the script's own mesh, for keys
+-- that have an effect only where ranks share matrices or tokens. context.strict = true refuses the keys that are noted.
+-- Returns a table. Fields marked with ? are absent unless given; then the engine uses its own default:
 --
 --   batch = {global, micro, accumulation}          samples per step; samples per rank's micro-batch; micro-batches per step
 --   precision = {name = "fp32" | "bf16" | "fp16", on_nonfinite = "skip" | "error", cast_inputs = boolean,
@@ -147,8 +149,8 @@ function ds.read(source, context)
     reports = {wall_clock_breakdown = false, memory_breakdown = false, dump_state = false},
     notes = notes, notices = notices,
   }
-  put_given(out, given, notes, given["zero_optimization.stage"] or 0)
-  out.tensor = mistakes:try_with({"tensor_parallel", "pipeline", "activation_checkpointing"}, result.tensor, given)
+  put_given(out, given, notes, given["zero_optimization.stage"] or 0, context)
+  out.tensor = mistakes:try_with({"tensor_parallel", "pipeline", "activation_checkpointing"}, result.tensor, given, context)
   out.context = result.context(given)
   local typed = {"zero_optimization", "fp16", "bf16", "data_types", "tensor_parallel"}
   out.zero = mistakes:try_with(typed, result.zero, given, context, out)

@@ -74,6 +74,21 @@ function TestCut:test_autotp()
   end
 end
 
+-- Keys that depend on ranks which share matrices or tokens also count with the script's own mesh.
+function TestCut:test_keys_with_an_own_mesh()
+  if shared == 1 then return end
+  local mesh = comm.mesh{dp = -1, tp = shared}
+  engine_of([[activation_checkpointing: {partition_activations: true}, tensor_parallel: {tp_overlap_comm: false}]], {mesh = mesh})
+  lu.assertTrue(last_cut.sequence_parallel)
+  lu.assertFalse(last_cut.overlap)
+  lu.assertErrorMsgContains("sequence parallelism", engine_of, "pipeline: {pipe_partitioned: true}",
+    {mesh = mesh, model = gpt{tensor = mesh.tp}})
+  local tokens = comm.mesh{dp = -1, cp = shared}
+  local engine = engine_of([[seq_parallel_communication_data_type: "bf16", zero_optimization: {stage: 1}]], {mesh = tokens})
+  lu.assertEquals(engine.config.zero.reduce_dtype, "bf16")
+  lu.assertNil(engine.config.context)
+end
+
 function TestCut:test_sequence_parallelism()
   local mesh = comm.mesh{dp = -1, tp = shared}
   local cut = {tensor = mesh.tp, sequence_parallel = shared > 1 or nil}

@@ -61,7 +61,7 @@ local function check_pipeline(options)
 end
 
 local function read_config(options, sizes)
-  local context = {world = meshes.data_ranks(options, sizes), strict = options.strict}
+  local context = {world = meshes.data_ranks(options, sizes), strict = options.strict, ranks = {tp = sizes.tp, cp = sizes.cp}}
   for key, value in pairs(options.auto) do context[key] = value end
   local own = options.optimizer
   if own then

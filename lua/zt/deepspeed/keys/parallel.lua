@@ -62,9 +62,10 @@ local COMPILE = {
 }
 
 -- Returns whether the block has an effect. A size that is neither that of no axis nor a legal one is refused with the block.
-local function cuts_tensors(block)
+local function cuts_tensors(block, context)
   local tp = block.tp or block.tensor_parallel
   local function is_given(size, absent) return type(size) == "number" and size ~= 1 and size ~= absent end
+  if context.ranks and (context.ranks.tp or 1) > 1 then return true end
   return is_given(block.autotp_size, 0) or type(tp) == "table" and is_given(tp.tp_size)
 end
 

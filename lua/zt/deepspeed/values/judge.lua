@@ -188,8 +188,8 @@ local function check_names(block, path, value, state)
   end
 end
 
-local function is_block_on(block, value)
-  if type(block.is_on) == "function" then return block.is_on(value) end
+local function is_block_on(block, value, context)
+  if type(block.is_on) == "function" then return block.is_on(value, context) end
   local switch = value[block.is_on]
   return block.is_on == nil or switch == true or switch == "auto"
 end
@@ -223,7 +223,7 @@ end
 -- Judges every key of the block in the table `value`, whose path is `path`.
 function walk(block, path, value, state, is_on)
   check_names(block, path, value, state)
-  is_on = is_on and is_block_on(block, value)
+  is_on = is_on and is_block_on(block, value, state.context)
   if is_on and block.fate == "noted" then state.mistakes:try(path, add_notice, state, path, block.text) end
   if block.by_name["*"] then
     for _, key in ipairs(check.sorted_keys(value)) do

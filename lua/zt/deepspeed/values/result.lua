@@ -70,17 +70,25 @@ function result.precision(given)
   return out
 end
 
+-- Returns the number of ranks along an axis of the script's own mesh, 1 without one.
+local function own_ranks(context, axis) return context.ranks and context.ranks[axis] or 1 end
+
 --- Returns the number of ranks that share matrices, 1 without tensor parallelism.
-function result.tensor_size(given)
-  return given["tensor_parallel.autotp_size"] or given["tensor_parallel.tp.tp_size"] or 1
+function result.tensor_size(given, context)
+  return given["tensor_parallel.autotp_size"] or given["tensor_parallel.tp.tp_size"] or own_ranks(context, "tp")
+end
+
+--- Returns whether ranks share the tokens of samples.
+function result.has_cut_tokens(given, context)
+  return (given.sequence_parallel_size or own_ranks(context, "cp")) > 1
 end
 
 -- The keys that share what one rank would hold whole: kept inputs, the messages of a pipeline, and their gradients.
 local SHARED = {"activation_checkpointing.partition_activations", "pipeline.pipe_partitioned", "pipeline.grad_partitioned"}
 
 --- Returns the field `tensor`; nil without tensor parallelism. Fails if two keys say different things.
-function result.tensor(given)
-  local size, other = result.tensor_size(given), given["tensor_parallel.tp.tp_size"]
+function result.tensor(given, context)
+  local size, other = result.tensor_size(given, context), given["tensor_parallel.tp.tp_size"]
   if other and other ~= 1 and other ~= size then
     fail("tensor_parallel.autotp_size = %d and tensor_parallel.tp.tp_size = %d are two numbers for the ranks that share "
       .. "matrices: give one of them", size, other)
@@ -111,7 +119,8 @@ function result.zero(given, context, out)
   zero.stage = given["zero_optimization.stage"] or 0
   zero.reduce_every = zero.stage < 2 and "step" or "micro_batch"
   -- With sequence parallelism, DeepSpeed reads the type of its own key.
-  zero.reduce_dtype = out.context and given.seq_parallel_communication_data_type or out.communication_data_type
+  local of_cut_tokens = result.has_cut_tokens(given, context) and given.seq_parallel_communication_data_type
+  zero.reduce_dtype = of_cut_tokens or out.communication_data_type
   local bucket = given["zero_optimization.reduce_bucket_size"]
   zero.bucket_bytes = bucket and bucket * BYTES[zero.reduce_dtype or zero.grad_dtype or "fp32"]
   local gather = given["zero_optimization.allgather_bucket_size"] or given.allgather_size
