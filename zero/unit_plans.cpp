@@ -8,6 +8,10 @@ namespace zt::zero {
 
 namespace {
 
+bool is_among(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
 // Returns whether the unit's ranks see other data along the axis. Throws Misuse if its parameters differ in that.
 bool sees_other_data(const ModelInfo& model, const UnitInfo& unit, const std::string& axis) {
   const ParamInfo& first = model.params[unit.params.front()];
@@ -27,7 +31,7 @@ std::vector<std::string> axes_of_unit(const ModelInfo& model, const UnitInfo& un
                                       const MeshShape& mesh) {
   std::vector<std::string> axes;
   for (const AxisSize& axis : mesh.axes()) {
-    const bool is_wanted = std::ranges::find(wanted, axis.name) != wanted.end() || model.is_inner(axis.name);
+    const bool is_wanted = is_among(wanted, axis.name) || model.is_inner(axis.name);
     if (is_wanted && sees_other_data(model, unit, axis.name)) axes.push_back(axis.name);
   }
   return axes;
@@ -40,10 +44,8 @@ void check_covered(const ModelInfo& model, const std::vector<UnitPlan>& plans, c
   for (const std::string& axis : axes) {
     if (model.is_inner(axis)) continue;
     bool is_covered = false;
-    for (size_t unit = 0; unit < plans.size(); ++unit) {
-      const auto& over = plans[unit].sum_axes;
-      is_covered = is_covered || (summed[unit] && std::ranges::find(over, axis) != over.end());
-    }
+    for (size_t unit = 0; unit < plans.size(); ++unit)
+      is_covered = is_covered || (summed[unit] && is_among(plans[unit].sum_axes, axis));
     if (is_covered) continue;
     misuse(
         "zero.shard: along axis '{}' no parameter sees other data, so there is nothing to sum: give the data axis, or state the "
@@ -58,7 +60,7 @@ bool is_node_shared(const ShardOptions& options, const std::vector<std::string>&
   const Axis& axis = *options.axis;
   const bool is_wanted =
       options.stage >= 1 && options.node_shared.value_or(axis.size > 1 && axis.link.shares_memory && !options.moves_parameters());
-  const auto is_own = [&](const std::string& name) { return std::ranges::find(axis.names, name) != axis.names.end(); };
+  const auto is_own = [&](const std::string& name) { return is_among(axis.names, name); };
   if (!is_wanted || std::ranges::all_of(axes, is_own)) return is_wanted;
   const auto mesh = axis.mesh.lock();
   const bool shares = mesh && mesh->link(axes).shares_memory;
@@ -79,6 +81,8 @@ std::vector<UnitPlan> plan_units(const ShardOptions& options, const ModelInfo& m
     plan.sum_axes = axes_of_unit(model, info, options.data_axes(), mesh);
     if (options.stage == 0) continue;
     plan.shard_axes = axes_of_unit(model, info, options.axis->names, mesh);
+    if (options.replicate)
+      std::erase_if(plan.shard_axes, [&](const std::string& axis) { return is_among(options.replicate->names, axis); });
     if (plan.shard_axes.empty()) continue;
     const bool shards_params = options.stage == 3 && !is_small;
     plan.state = Residence::sharded;

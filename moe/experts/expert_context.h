@@ -16,7 +16,7 @@ namespace zt::moe {
 // Lives from the forward of a micro-batch to the end of its backward. Threads: the rank's thread only.
 class ExpertContext final : public Context {
  public:
-  // `of_expert`: the parameters of one expert; `stacked`: those of all experts of this rank, in the same order.
+  // `of_expert`: the parameters of one expert; `stacked`: those of all experts of the model, in the same order.
   ExpertContext(Context& outer, const Params& of_expert, const Params& stacked);
 
   // The calls that follow are for this expert.

@@ -94,7 +94,9 @@ class RecordedSelection final : public Selection {
   }
   void check_batch(const RouterOptions& options, const BatchField& batch) const override {
     const at::Tensor experts = batch(field_);
-    if (!experts.defined() || experts.is_meta() || experts.dim() != 3) return;  // `select` refuses these, alike on all ranks
+    if (!experts.defined()) misuse("{} are missing: the batch has no such field", name());
+    if (experts.is_meta()) return;
+    if (experts.dim() != 3) misuse("{} must be int64 [samples, tokens, {}], got {}", name(), options.top_k, describe(experts));
     check_routes(experts.cpu(), {experts.size(0), experts.size(1), options.top_k, options.experts}, name());
   }
 

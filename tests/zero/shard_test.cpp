@@ -190,6 +190,22 @@ TEST(Shard, CutsEachUnitAlongTheAxesWhereItSeesOtherData) {
   EXPECT_EQ(text_of(verify(maker.info, coord.shape, std::vector<const RankProgram*>(4, &sharded))), "");
 }
 
+// The groups along `replicate` hold the same shards, also where layers cut tokens over that axis.
+TEST(Shard, ReplicatesShardsAlongAnInnerAxis) {
+  ModelInfo info = chain(2);
+  info.inner_axes = {"cp"};
+  const Coord coord{MeshShape({{"dp", 2}, {"cp", 2}}, 4), 0};
+  const auto pass = zero::make_shard(
+      {.stage = 3, .axis = axis_of("dp", 2), .replicate = axis_of("cp", 2), .bucket_bytes = 1 << 20, .reduce_every = "step"});
+  const RankProgram program = pass->apply(base_program(info, Mode::train, 1), info, coord);
+  for (const UnitPlan& unit : program.units) {
+    EXPECT_EQ(unit.shard_axes, Lines{"dp"});
+    EXPECT_EQ(unit.sum_axes, (Lines{"dp", "cp"}));
+  }
+  EXPECT_TRUE(std::ranges::any_of(program.actions, [](const Action& a) { return a.kind == Kinds::get().replicate_grad; }));
+  EXPECT_EQ(text_of(verify(info, coord.shape, std::vector<const RankProgram*>(4, &program))), "");
+}
+
 TEST(Shard, RefusesToSumTwice) {
   for (const int stage : {0, 1}) {
     const auto pass = shard(stage);

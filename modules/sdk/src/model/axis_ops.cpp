@@ -56,8 +56,9 @@ class Mover {
         break;
     }
     const at::Tensor parts = step.sums ? x.to(*step.sums) : x;
-    const MoveResult moved = step.move == Move::sum ? sum(parts) : share_of_sum(parts, step.dim, step.total);
-    if (parts.scalar_type() == x.scalar_type()) return moved;
+    const bool is_converted = parts.scalar_type() != x.scalar_type();
+    const MoveResult moved = step.move == Move::sum ? sum(parts, is_converted) : share_of_sum(parts, step.dim, step.total);
+    if (!is_converted) return moved;
     const at::Tensor result = at::empty(moved.result.sizes(), x.options());
     return {result, then(moved.work, [result, of_parts = moved.result] { result.copy_(of_parts); })};
   }
@@ -91,9 +92,9 @@ class Mover {
     return is_cleared ? at::zeros(shape, x.options()) : at::empty(shape, x.options());
   }
 
-  MoveResult sum(const at::Tensor& x) const {
+  MoveResult sum(const at::Tensor& x, bool may_overwrite) const {
     note(2 * x.numel() * (ranks_ - 1) / ranks_, x, Pattern::collective);
-    const at::Tensor in = x.contiguous(), out = at::empty_like(in);
+    const at::Tensor in = x.contiguous(), out = may_overwrite ? in : at::empty_like(in);
     const Work work = x.is_meta() ? Work() : comm_.all_reduce(out.view({-1}), in.view({-1}), ReduceOp::sum, async_);
     return {out, keeping(work, in)};
   }

@@ -10,7 +10,7 @@ namespace zt {
 
 std::string TokenCut::text() const {
   return fmt::format("axis = {}, layout = {}, fields = {}", axis, is_balanced ? "balanced" : "contiguous",
-                     fmt::join(fields, " "));
+                     fmt::join(fields, ", "));
 }
 
 int64_t TokenPlaces::count(int of) const {
@@ -60,7 +60,7 @@ TokenPlaces whole_places(int64_t total) {
 at::Tensor tokens_in(const at::Tensor& field, const std::vector<Share>& ranges) {
   std::vector<at::Tensor> parts;
   for (const Share& range : ranges) parts.push_back(field.narrow(1, range.begin, range.count));
-  return parts.size() == 1 ? parts.front() : at::cat(parts, 1);
+  return parts.size() == 1 ? parts.front().contiguous() : at::cat(parts, 1);
 }
 
 }  // namespace zt

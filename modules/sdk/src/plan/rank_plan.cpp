@@ -72,10 +72,22 @@ int64_t pass_buffer_bytes(const RankProgram& program, const std::vector<Unit>& u
   return bytes;
 }
 
+static bool is_sent_in_other_dtype(const Action& action) {
+  return action.kind == Kinds::get().reduce_grad && action.attrs.contains("dtype");
+}
+
+AxesList wire_axes(const RankProgram& program) {
+  AxesList all;
+  for (const Action& action : program.actions) {
+    if (is_sent_in_other_dtype(action) && std::ranges::find(all, action.axes()) == all.end()) all.push_back(action.axes());
+  }
+  return all;
+}
+
 int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units) {
   int64_t longest = 0;
   for (const Action& action : program.actions) {
-    if (action.kind != Kinds::get().reduce_grad || !action.attrs.contains("dtype")) continue;
+    if (!is_sent_in_other_dtype(action)) continue;
     int64_t elements = 0;
     for (const int unit : action.units()) elements += units[unit].layout.padded();
     longest = std::max(longest, elements);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "model/build/unit_build.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/plan/slots.h"
@@ -55,6 +56,8 @@ std::set<int> units_summed_apart(const RankProgram& program);
 // Returns the bytes of the buffers of passes.
 int64_t pass_buffer_bytes(const RankProgram& program, const std::vector<Unit>& units);
 
+// Returns the lists of axes over which gradients are sent in another dtype than they are summed in.
+AxesList wire_axes(const RankProgram& program);
 // Returns the elements of the longest bucket whose gradients are sent in another dtype than they are summed in.
 int64_t wire_elements(const RankProgram& program, const std::vector<Unit>& units);
 

@@ -40,6 +40,9 @@ Program::Program(std::shared_ptr<Model> model, int micro_batches, Precision prec
 }
 
 std::shared_ptr<Program> Program::on_mesh(std::shared_ptr<Mesh> mesh) const {
+  if (mesh_ && mesh_ != mesh)
+    misuse("the program is given the mesh {}, and an earlier pass uses the mesh {}: take all axes of a program from one mesh",
+           mesh->shape().text(), mesh_->shape().text());
   auto next = std::make_shared<Program>(*this);
   next->mesh_ = std::move(mesh);
   next->spans_mesh_ = true;

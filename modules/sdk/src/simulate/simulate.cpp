@@ -27,10 +27,14 @@ std::vector<const RankProgram*> programs_of(const Plan& plan) {
   return programs;
 }
 
-// Returns the rank that takes the longest of those that share samples with this one. In causal attention later tokens see more
-// keys.
+// Returns whether ranks with other tokens of the same samples have unequal work: in causal attention later tokens see more keys.
+bool has_unequal_work(const ModelInfo& model, const MeshShape& mesh) {
+  return model.tokens && !model.tokens->is_balanced && mesh.has(model.tokens->axis);
+}
+
+// Returns the rank that takes the longest of those that share samples with this one.
 Coord busiest_beside(const ModelInfo& model, const Coord& coord) {
-  if (!model.tokens || model.tokens->is_balanced || !coord.shape.has(model.tokens->axis)) return coord;
+  if (!has_unequal_work(model, coord.shape)) return coord;
   return {coord.shape, coord.shape.group(coord.rank, std::vector{model.tokens->axis}).back()};
 }
 
@@ -99,7 +103,31 @@ int64_t tokens_of(const Batch& batch) {
   return tokens == batch.end() ? 0 : tokens->second.numel();
 }
 
-StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts,
+// Returns the operations of forwards and backwards, without what is computed again.
+double flops_of(const RankProgram& program, const Rehearsal& rehearsal) {
+  double flops = 0;
+  for (size_t step = 0; step < program.actions.size(); ++step) {
+    if (program.actions[step].kind != Kinds::get().recompute) flops += rehearsal.actions[step].flops;
+  }
+  return flops;
+}
+
+// Returns the mean over the ranks that share samples with a played rank, of which the part is the busiest.
+double mean_flops(const Plan& plan, const StepBatch& batch, const PlayedRank& rank, const MeshShape& mesh,
+                  const PlayedPart& part) {
+  const Coord coord{mesh, rank.rank};
+  if (!has_unequal_work(plan.model(), mesh)) return flops_of(*rank.program, part.rehearsal);
+  double sum = 0;
+  const std::vector<int> ranks = mesh.group(rank.rank, std::vector{plan.model().tokens->axis});
+  for (const int each : ranks) {
+    const Coord other{mesh, each};
+    const RehearsalInputs inputs = plan.inputs(plan.cut(batch), other);
+    sum += flops_of(*rank.program, rehearse(inputs, *rank.program, plan.describe_rank(other), other));
+  }
+  return sum / static_cast<double>(ranks.size());
+}
+
+StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts, const StepBatch& batch,
                  const std::vector<Batch>& micro_batches, const Costs& costs) {
   StepWork work;
   for (const Batch& batch : micro_batches) {
@@ -107,12 +135,8 @@ StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<
     work.tokens += tokens_of(batch) * plan.data_ranks();
   }
   for (size_t index = 0; index < parts.size(); ++index) {
-    const auto& actions = played.ranks[index].program->actions;
-    double flops = 0;
-    for (size_t step = 0; step < actions.size(); ++step) {
-      if (actions[step].kind != Kinds::get().recompute) flops += parts[index].rehearsal.actions[step].flops;
-    }
-    work.flops += flops * played.ranks[index].count;
+    const PlayedRank& rank = played.ranks[index];
+    work.flops += mean_flops(plan, batch, rank, played.mesh, parts[index]) * rank.count;
   }
   const auto rate = costs.hardware.flops.find(float_type_name(plan.main().precision.params));
   if (costs.hardware.name != kMeasuredMachine && rate != costs.hardware.flops.end())
@@ -160,7 +184,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   simulation->assumed = assumed_rates(plan, played, costs);
   simulation->program = describe_program(plan);
   simulation->world_size = played.mesh.world_size();
-  simulation->work = work_of(plan, played, parts, inputs.micro_batches, costs);
+  simulation->work = work_of(plan, played, parts, batch, inputs.micro_batches, costs);
   simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();
   for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
     SimulatedRank& rank = simulation->ranks.emplace_back(describe_simulated(plan, played, index, parts[index]));

@@ -154,16 +154,7 @@ double ByHand::forward(const Batch& micro_batch) {
   Counts counts;
   const auto take = [&] { counts = give(micro_batch, running); };
   const auto compute = [&] { running.run(runs_.state(), action_, end); };
-  if (is_local_compute(program, action_, end, plan_->model())) {
-    or_as_before(
-        "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know nothing of "
-        "this and wait for it",
-        [&] {
-          take();
-          compute();
-          note_forward(counts);
-        });
-  } else if (plan_->model().communicates_within_layers()) {  // in which a rank that has failed could not take part
+  if (plan_->model().communicates_within_layers()) {  // in which a rank that has failed could not take part
     or_as_before("; nothing was changed: call trainer:forward once more, on all ranks, with a micro-batch that is right", [&] {
       runs_.refuse_together(program, take);
       runs_.ensure_same_samples(program);
@@ -172,12 +163,19 @@ double ByHand::forward(const Batch& micro_batch) {
       compute();
       note_forward(counts);
     });
+  } else if (is_local_compute(program, action_, end, plan_->model())) {
+    or_as_before(
+        "; nothing was changed: call trainer:forward once more, with a micro-batch that is right. The other ranks know nothing of "
+        "this and wait for it",
+        [&] {
+          take();
+          compute();
+          note_forward(counts);
+        });
   } else {
     attempt(running, [&] {
-      run_together(beside_tokens(), [&] {
-        take();
-        compute();
-      });
+      take();
+      compute();
       note_forward(counts);
     });
   }

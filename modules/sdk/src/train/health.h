@@ -64,8 +64,8 @@ class Health {
   void require_not_lost() const {
     if (!lost_.empty())
       fault(
-          "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: it resumes from its last "
-          "checkpoint",
+          "this trainer cannot be used any more, because a step has ended with: {}. Run the script again: if it "
+          "saves checkpoints, it resumes from the last one",
           lost_);
   }
 

@@ -58,6 +58,17 @@ Here gather_here(const Plan& plan, int64_t mine) {
   return here;
 }
 
+// Returns whether some ranks see other samples or tokens of a parameter, so that they could share its state.
+bool can_shard(const Plan& plan) {
+  const ModelInfo& model = plan.model();
+  return std::ranges::any_of(plan.program().coord().shape.axes(), [&](const AxisSize& axis) {
+    const auto sees_other_data = [&](const ParamInfo& param) {
+      return placement_on(param.placements, axis.name) == Placement::replicated_other_data;
+    };
+    return axis.size > 1 && std::ranges::any_of(model.params, sees_other_data);
+  });
+}
+
 // What shrinks the buffers: sharding the largest kind, more ranks, a smaller state.
 std::vector<std::string> advice_on_buffers(const Plan& plan) {
   std::vector<std::string> advice;
@@ -71,11 +82,12 @@ std::vector<std::string> advice_on_buffers(const Plan& plan) {
                     : trains && any_whole(&UnitPlan::grads) ? 2
                     : any_whole(&UnitPlan::params)          ? 3
                                                             : 0;
-  if (plan.data_ranks() > 1 && stage > 0)
+  const bool is_sharable = can_shard(plan);
+  if (is_sharable && stage > 0)
     advice.push_back(fmt::format("shard them by zero.shard{{stage = {}}}{}", stage, stage < 3 ? ", or a higher stage" : ""));
-  advice.emplace_back(stage == 0 || plan.data_ranks() > 1 ? "use more ranks"
-                      : stage == 3                        ? "use more ranks and zero.shard{stage = 3}"
-                                                          : "use more ranks and zero.shard{stage = 1} to 3");
+  advice.emplace_back(stage == 0 || is_sharable ? "use more ranks"
+                      : stage == 3              ? "use more ranks and zero.shard{stage = 3}"
+                                                : "use more ranks and zero.shard{stage = 1} to 3");
   const auto optimizer = std::ranges::find(held, "optimizer", [](const auto& line) { return line.first; });
   if (optimizer != held.end() && optimizer->second > 0)
     advice.emplace_back("take an optimizer with less state, or freeze parameters");

@@ -177,8 +177,14 @@ void ProgramRuns::refuse_together(const RankProgram& program, const std::functio
   const auto axes = axes_of_run(*plan_, program);
   try {
     run_together(axes.empty() ? nullptr : &state_.links->control(axes), body);
-  } catch (const Misuse& error) {
-    throw StepRefused(error.what());
+  } catch (const Fault&) {
+    throw;
+  } catch (const std::exception&) {
+    try {
+      std::rethrow_exception(with_advice(std::current_exception(), *plan_));
+    } catch (const std::exception& error) {
+      throw StepRefused(describe(error));
+    }
   }
 }
 

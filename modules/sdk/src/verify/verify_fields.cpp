@@ -6,12 +6,6 @@ namespace zt::verifier {
 
 namespace {
 
-std::vector<std::string> axis_names(const MeshShape& mesh) {
-  std::vector<std::string> names;
-  for (const AxisSize& axis : mesh.axes()) names.push_back(axis.name);
-  return names;
-}
-
 class FieldCheck : RankCheck {
  public:
   FieldCheck(const Subject& subject, int step, Findings& findings)
@@ -87,7 +81,7 @@ class FieldCheck : RankCheck {
   }
 
   void check_axes() {
-    const std::vector<std::string> known = axis_names(subject_.mesh);
+    const std::vector<std::string> known = names_of(subject_.mesh.axes(), &AxisSize::name);
     std::set<std::string> seen;
     for (const auto& axis : action_.axes()) {
       if (subject_.mesh.axes().empty())
@@ -134,7 +128,7 @@ void check_plan_axes(const Subject& subject, int unit, Findings& findings) {
         refuse(subject, findings, -1, "the plan of {} names axis '{}' twice", subject.unit(unit), axis);
       if (subject.mesh.has(axis)) continue;
       refuse(subject, findings, -1, "the plan of {}: the mesh {} has no axis '{}'{}", subject.unit(unit), subject.mesh.text(),
-             axis, suggest(axis, axis_names(subject.mesh)));
+             axis, suggest(axis, names_of(subject.mesh.axes(), &AxisSize::name)));
     }
   }
   for (const std::string& axis : plan.shard_axes) {
@@ -246,7 +240,7 @@ void check_fields(const Subject& subject, Findings& findings) {
   for (const std::string& axis : subject.program.split_axes) {
     if (subject.mesh.has(axis)) continue;
     refuse(subject, findings, -1, "it is split over axis '{}', which the mesh {} does not have{}", axis, subject.mesh.text(),
-           suggest(axis, axis_names(subject.mesh)));
+           suggest(axis, names_of(subject.mesh.axes(), &AxisSize::name)));
   }
   check_layers(subject, findings);
   check_params(subject, findings);

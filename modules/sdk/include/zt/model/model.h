@@ -99,9 +99,11 @@ struct ModelInfo {
   std::vector<std::string> inner_axes = {};  // whose ranks have the same samples: tensor_axes() of layers, and that of `tokens`
 
   bool is_inner(const std::string& axis) const { return std::ranges::find(inner_axes, axis) != inner_axes.end(); }
-  // Whether a layer communicates within its computation, in which a rank that has failed cannot take part.
+  // Whether ranks communicate within forwards, where one that has failed cannot take part: in layers, or to add up what each has
+  // found for some tokens of a sample.
   bool communicates_within_layers() const {
-    return std::ranges::any_of(positions, [](const PositionInfo& info) { return !info.axes.empty() && !info.exchanges; });
+    return tokens ||
+           std::ranges::any_of(positions, [](const PositionInfo& info) { return !info.axes.empty() && !info.exchanges; });
   }
 };
 

@@ -23,7 +23,7 @@ class Program {
   Program(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches = 1);
 
   // Returns this program over a mesh, without a pass that brings one. Until a pass says otherwise, all its ranks have the same
-  // samples.
+  // samples. Throws Misuse if a pass has brought another mesh.
   std::shared_ptr<Program> on_mesh(std::shared_ptr<Mesh> mesh) const;
   // Adds a pass. Throws Misuse if it uses another mesh than the program or an earlier pass.
   std::shared_ptr<Program> apply(std::shared_ptr<Pass> pass) const;

@@ -87,6 +87,7 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, const
   if (!comm || !state.is_finite || !std::has_single_bit(++state.finite_norms)) return;
   state.known_failure = differing_copies(axes, std::sqrt(sum.value()), parts.stats.losses_by_position(), state);
   state.is_finite = state.known_failure.empty();
+  if (!state.is_finite) state.finite_norms = 0;  // a script that goes on gets the error again
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ Batch cut_tokens(const Batch& whole, const TokenCut& cut, const TokenPlaces& pla
   if (whole.contains("positions")) return own;
   const auto numbers = at::TensorOptions(whole.begin()->second.device()).dtype(at::kLong);
   const at::Tensor all = at::arange(places.total, numbers).expand({samples_of(whole), places.total});
-  own["positions"] = tokens_in(all, places.own()).contiguous();
+  own["positions"] = tokens_in(all, places.own());
   return own;
 }
 

@@ -19,8 +19,9 @@ class MicroBatches {
  public:
   MicroBatches(const LayerTable& layers, const StepState& state) : layers_(layers), state_(state) {}
 
-  // `count`: of the run's micro-batches, all of which are given, or none by hand. `first_sample`: the place of the first sample
-  // in the global batch. Throws Misuse if the tokens of a micro-batch cannot be cut, and then keeps what it had.
+  // `micro_batches`: all of the program's, or none by hand. Their tokens are cut, except for generation. `first_sample`: the
+  // place of the first sample in the global batch. Throws Misuse if the tokens of a micro-batch cannot be cut, and then keeps
+  // what it had.
   void begin(std::vector<Batch> micro_batches, const RankProgram& program, int64_t first_sample);
   // By hand: makes this the micro-batch with index `index`, the last one so far.
   void set(int index, Batch fields, int64_t first_sample);

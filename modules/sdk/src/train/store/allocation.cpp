@@ -79,7 +79,7 @@ void allocate_units(const Plan& plan, StepState& state) {
   for (const int unit : units_summed_apart(program))
     state.units[unit].grad_sum = make_buffer(state, {}, state.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(program, state.units); elements > 0)
-    state.wire = make_buffer(state, {plan.data_axes()}, elements, precision.reduce);
+    state.wire = make_buffer(state, wire_axes(program), elements, precision.reduce);
 }
 
 // The buffers of the layers that this rank runs.
