@@ -29,7 +29,9 @@ in reverse order. A ratio is computed per repetition; the tables have medians, a
 GEMMs alone (products_bench) have the shapes of one rank and run in as many processes at the same time.
 
 The benchmark fails if the losses show that the sides do not compute the same: the fp32 losses of the first 8 steps must agree within
-1e-5, the first bf16 loss within 2^-8 (train_vs_deepspeed.py gives the reasons). It exits with status 1 if a target is missed.
+1e-5, the first bf16 loss within 2^-8 (train_vs_deepspeed.py gives the reasons); those of PyTorch with the large model within 2e-5, as
+PyTorch adds up the squares of the clipping norm in fp32: its losses on one rank are 7.5e-6 from its own in fp64, and ztoolkit's in fp32
+5.6e-7. It exits with status 1 if a target is missed.
 """
 
 import argparse
@@ -71,14 +73,17 @@ class Case:
         """Ends the benchmark if the losses of a repetition differ."""
         losses = {run: results[repetition]["losses"] for run, results in self.results.items() if "losses" in results[repetition]}
         for run in losses:
-            difference = self.difference(run, losses)
-            if not difference <= TOLERANCE[self.precision]:
+            difference, bound = self.difference(run, losses), self.tolerance(run)
+            if not difference <= bound:
                 train_vs.give_up(f"{self.model}, {self.precision}: the first losses of {run} differ by {difference:.1e}, more than "
-                                 f"{TOLERANCE[self.precision]:.1e}: the sides do not compute the same. {losses}")
+                                 f"{bound:.1e}: the sides do not compute the same. {losses}")
         for _, check in self.checks:
             if check.has_equal_losses and len({tuple(losses[run]) for run in check.runs}) > 1:
                 train_vs.give_up(f"{self.model}, {self.precision}: the losses of {' and '.join(check.runs)} must have equal bits: "
                                  f"{losses}")
+
+    def tolerance(self, run):
+        return TOLERANCE[self.precision] * (2 if run.startswith("PyTorch") and self.model == "large" else 1)
 
     def difference(self, run, losses):
         """Returns the largest relative difference of a run's checked losses from those of the first run with losses."""

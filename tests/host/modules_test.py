@@ -37,6 +37,16 @@ class Modules(HostTest):
         self.assertEqual(result.status, 0, result.err)
         self.assertEqual(result.out, "false\tfalse\ntable\n")
 
+    def test_a_missing_nccl_is_missed_each_time(self):
+        result = self.run_script('''
+            local comm = require "zt.comm"
+            for _ = 1, 2 do print(select(2, pcall(comm.mesh, {dp = 1, backend = "nccl"}))) end
+        ''', env={"ZT_NCCL": "/no/libnccl.so"})
+        self.assertEqual(result.status, 0, result.err)
+        messages = [line for line in result.out.splitlines() if "nccl" in line]
+        self.assertEqual(len(messages), 2, result.out)
+        self.assertEqual(messages[0], messages[1])
+
     def test_a_module_that_does_not_exist(self):
         result = self.run_script('require "zt.exampel"')
         self.assertEqual(result.status, 1)
