@@ -65,7 +65,8 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     MoveResult dx;
     if (node->needs_input_grad(0))
       dx = enter.to_stream(enter.shaped(affine_input_gradient(inner.pre, state.up.weight), grads[0]));
-    state.up_gradient.add(inner.pre, as_rows(state.input.again()));
+    const at::Tensor x = state.input.again();
+    state.up_gradient.add(inner.pre, x.defined() ? as_rows(x) : x);
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
     return results;
@@ -101,12 +102,13 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
   }
   variable_list parameters;
   for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
+  const AffineValues up = up_.values(context);
   MlpState state{activation_,
-                 up_.values(context),
+                 up,
                  down.values(context),
                  AffineGradient(up_, context),
                  AffineGradient(down, context),
-                 InputRows(in, tensor_.crossing(x, context)),
+                 InputRows(in, tensor_.crossing(x, context), up.weight.requires_grad()),
                  tensor_.crossing(x, context),
                  added.defined(),
                  parameters.size()};

@@ -29,7 +29,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
                             const std::optional<at::Tensor>& bias, HeadState state) {
     state.logits = affine_rows(as_rows(state.input.enter().to_parts(h).wait()), weight, value_or_none(bias));
     at::Tensor sum = state.loss.sum(state.logits);
-    node->save_for_backward({state.input.saved(h)});
+    node->save_for_backward({h});
     keep(node, std::move(state));
     return sum;
   }
@@ -43,7 +43,8 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     state.loss.gradient(dlogits, dlogits, grads[0]);
     MoveResult dh;
     if (node->needs_input_grad(0)) dh = enter.to_stream(enter.shaped(affine_input_gradient(dlogits, state.weight), h));
-    state.gradient.add(dlogits, as_rows(state.input.again()));
+    const at::Tensor x = state.input.again();
+    state.gradient.add(dlogits, x.defined() ? as_rows(x) : x);
     return {dh.wait(), {}, {}, {}};
   }
 };
@@ -51,7 +52,8 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
 // Returns the loss of h [samples, tokens, hidden], with all logits in one buffer.
 at::Tensor whole_head_loss(const at::Tensor& h, Crossing enter, const Affine& head, SoftmaxLoss loss, Context& context) {
   const auto [weight, bias] = head.values(context);
-  HeadState state{weight, AffineGradient(head, context), InputRows(h, std::move(enter)), std::move(loss), {}};
+  HeadState state{
+      weight, AffineGradient(head, context), InputRows(h, std::move(enter), weight.requires_grad()), std::move(loss), {}};
   return HeadLossFunction::apply(h, weight, maybe(bias), std::move(state));
 }
 

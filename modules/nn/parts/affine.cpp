@@ -98,7 +98,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     });
     MoveResult dx;  // on its way beside the gradient of the weight
     if (needs_dx) dx = state.input.enter().to_stream(state.leave.shaped(of_rows, grads[0]));
-    state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), as_rows(state.input.again()));
+    const at::Tensor x = state.input.again();
+    state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), x.defined() ? as_rows(x) : none);
     return {dx.wait(), none, none, state.has_residual ? grads[0] : none, none};
   }
 };
@@ -222,8 +223,8 @@ at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& conte
   if (!x.is_floating_point())
     misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
   const MatmulInput converted = input.to(weight.scalar_type());
-  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(enter)), std::move(leave),
-                    residual.defined()};
+  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(enter), weight.requires_grad()),
+                    std::move(leave), residual.defined()};
   return LinearFunction::apply(converted.value, weight, maybe(bias),
                                maybe(residual.defined() ? residual.to(weight.scalar_type()) : residual), std::move(state));
 }

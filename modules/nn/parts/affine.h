@@ -38,7 +38,7 @@ class AffineGradient {
   AffineGradient(const Affine& affine, Context& context);
   // Adds dy^T x to the weight's sink and the column sums of dy to the bias's sink: at once, or later in the action W if the
   // program splits the backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy:
-  // [rows, out], x: [rows, in].
+  // [rows, out], x: [rows, in]; undefined if the weight has no gradient.
   void add(at::Tensor dy, at::Tensor x) const;
   // The same for an Affine of several groups, whose weight is [groups, out, in] and whose bias is [groups, out]. The gradients of
   // group g come from dy[g] and x[g], which may have no rows.

@@ -65,10 +65,11 @@ MatmulInput MatmulInput::to(at::ScalarType dtype) const {
 
 void InputRows::begin_again(const at::Tensor& saved) {
   saved_ = saved;
-  if (enter_.overlaps_to_parts()) moved_ = move();
+  if (is_needed_ && enter_.overlaps_to_parts()) moved_ = move();
 }
 
 at::Tensor InputRows::again() {
+  if (!is_needed_) return {};
   return (enter_.overlaps_to_parts() ? std::exchange(moved_, {}) : move()).wait();
 }
 

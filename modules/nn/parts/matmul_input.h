@@ -38,16 +38,18 @@ MatmulInput recomputed(const at::Tensor& x, std::function<at::Tensor(const at::T
 // The input of a matmul of cut matrices, from its forward to its backward.
 class InputRows {
  public:
-  InputRows(const MatmulInput& x, Crossing enter) : again_(x.again), enter_(std::move(enter)) {}
+  // `is_needed`: the matrix has a gradient, which is not so if it is frozen. Equal on all ranks.
+  InputRows(const MatmulInput& x, Crossing enter, bool is_needed = true)
+      : again_(x.again), enter_(std::move(enter)), is_needed_(is_needed) {}
 
   const Crossing& enter() const { return enter_; }
   // Returns what the node saves of x for `begin_again`; undefined: nothing.
-  at::Tensor saved(const at::Tensor& x) const { return again_ ? at::Tensor() : x; }
+  at::Tensor saved(const at::Tensor& x) const { return again_ || !is_needed_ ? at::Tensor() : x; }
   // Prepares `again` in the backward: if moves go on beside computation, the tokens of other ranks are on their way from now on.
   // `saved`: what the node saved.
   void begin_again(const at::Tensor& saved);
-  // Returns the value of the forward once more: x of all tokens. To be called once, after begin_again. Without overlap its memory
-  // is allocated only now, so the caller should have freed what it no longer needs.
+  // Returns the value of the forward once more: x of all tokens; undefined if it is not needed. To be called once, after
+  // begin_again. Without overlap its memory is allocated only now, so the caller should have freed what it no longer needs.
   at::Tensor again();
 
  private:
@@ -55,6 +57,7 @@ class InputRows {
 
   std::function<at::Tensor()> again_;
   Crossing enter_;
+  bool is_needed_;
   at::Tensor saved_;
   MoveResult moved_;
 };

@@ -54,6 +54,29 @@ function TestSequenceParallel:test_few_tokens()
   one_rank.assert_close(losses(true), losses(false), "one token")
 end
 
+-- Frozen matrices need no gradient, so the backward does not gather their inputs again: two per block, and the head's.
+function TestSequenceParallel:test_frozen_matrices()
+  local mesh, options, layers = meshes[1], MODELS[3], 2
+  local function trainer_of(cut, pattern, selective)
+    local more = {sequence_parallel = cut or nil, recompute = selective and "selective" or nil}
+    local model = model_of(options, cut and mesh.tp or nil, more)
+    if pattern then lu.assertTrue(model:freeze(pattern) > 0) end
+    local program = zt.program(model, {precision = "fp64"})
+    if cut then program = program:apply(zero.shard{axis = mesh.dp, stage = 1}) end
+    return zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}, separate = not cut})
+  end
+  local function run(trainer) return one_rank.run(trainer, function(step) return batch(step, nil, options.vocab) end) end
+  local function bytes(trainer) return trainer:plan(batch(1, nil, options.vocab))[1].along.tp end
+  local FROZEN = "blocks.*(qkv|up|gate)|head.weight"
+  for _, selective in ipairs{false, true} do
+    one_rank.assert_close(run(trainer_of(true, FROZEN, selective)), run(trainer_of(false, FROZEN)), "frozen")
+  end
+  if ranks == 1 then return end
+  local all, frozen = bytes(trainer_of(true)), bytes(trainer_of(true, FROZEN))
+  local tokens = cut_runs.SAMPLES * math.ceil(TOKENS / ranks) * ranks -- gathers send as much for each rank as for the first
+  lu.assertEquals(all - frozen, (2 * layers + 1) * tokens * options.hidden * (ranks - 1) / ranks * 8)
+end
+
 function TestSequenceParallel:test_has_the_bits_of_its_stages()
   local mesh = meshes[2] or meshes[1]
   one_rank.assert_same_bits_of_stages(function(how)
