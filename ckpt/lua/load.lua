@@ -13,6 +13,7 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local incomplete = require "zt.ckpt.loading.incomplete"
+local log = require "zt.log"
 local native = require "zt.ckpt"
 local objects = require "zt.ckpt.objects"
 local on_rank_zero = require "zt.on_rank_zero"
@@ -65,6 +66,17 @@ local function only_of(named, only)
   return list
 end
 
+-- The key "model" is for parameters of another run. Whoever wants to go on with a run learns what it leaves.
+local function say_what_is_left(folder)
+  if core.world.rank > 0 then return end
+  for _, tensor in ipairs(native.open(folder):describe().tensors) do
+    if tensor.name:find "^optimizer/" then
+      log.info("%s: {model = trainer} loads parameters only; {trainer = trainer} also the optimizer's state and the step", folder)
+      return
+    end
+  end
+end
+
 local function load(path, named, value)
   local options = check.options("ckpt.load", SCHEMA, value or {})
   check.argument("ckpt.load", "the folder of a checkpoint or of a run", "string", path)
@@ -86,6 +98,7 @@ local function load(path, named, value)
       strict = options.strict, only = only, map = options.map, upcycle = options.upcycle,
     })
   end)
+  if only and not options.only then say_what_is_left(folder) end
   rng.restore(values.rng)
   return objects.restore(named, values)
 end

@@ -26,13 +26,19 @@ std::vector<std::string> ContextAxis::with(std::vector<std::string> axes) const 
   return axes;
 }
 
-std::string ContextAxis::load(bool causal) const {
-  if (!is_cut() || cut_->is_balanced || !causal || method_ == ContextMethod::ulysses) return {};
+std::string ContextAxis::load(bool causal, int64_t window) const {
+  if (!is_cut() || !causal || method_ == ContextMethod::ulysses) return {};
+  if (window > 0) {
+    return fmt::format(
+        "with a window of {} tokens, the ranks of axis '{}' that have the first tokens compute less attention than others",
+        window, name());
+  }
+  if (cut_->is_balanced) return {};
   std::vector<std::string> shares;  // of rank r of n: (2 r + 1) / n^2
   for (int rank = 0; rank < ranks_; ++rank) shares.push_back(fmt::format("{:.0f} %", 100.0 * (2 * rank + 1) / ranks_ / ranks_));
   return fmt::format(
-      "with layout = \"contiguous\", the ranks of axis '{}' compute {} of causal attention without a window: layout = "
-      "\"balanced\" gives each as much",
+      "with layout = \"contiguous\", the ranks of axis '{}' compute {} of causal attention: layout = \"balanced\" gives each "
+      "as much",
       name(), fmt::join(shares, ", "));
 }
 

@@ -45,7 +45,7 @@ class ContextAxis {
   // Returns `axes` with this axis.
   std::vector<std::string> with(std::vector<std::string> axes) const;
   // Returns a sentence about the ranks' shares of the pairs of queries and keys, if they are uneven; else nothing.
-  std::string load(bool causal) const;
+  std::string load(bool causal, int64_t window) const;
 
  private:
   static constexpr int64_t kAllHeads = std::numeric_limits<int64_t>::max();

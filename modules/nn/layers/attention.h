@@ -93,7 +93,7 @@ class Attention {
   const TensorAxis& tensor() const { return tensor_; }
   const ContextAxis& context_axis() const { return context_; }
   // Returns what ContextAxis::load does.
-  std::string load() const { return context_.load(options_.causal); }
+  std::string load() const { return context_.load(options_.causal, options_.window); }
 
  private:
   void cut();

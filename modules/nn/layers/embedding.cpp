@@ -160,6 +160,7 @@ void Embedding::check_batch(const BatchField& batch, Mode) const {
     misuse("an embedding needs the batch field 'tokens', int64 [samples, seq], which the batch does not have");
   checked_indices(tokens, weight_->shape[0], "token");
   if (!positions_) return;
+  check_beside_tokens("positions", batch);
   const at::Tensor positions = batch("positions");
   if (positions.defined()) checked_indices(positions, positions_->shape[0], "position");
   else if (tokens.size(1) > positions_->shape[0])

@@ -4,6 +4,7 @@
 #include "layers/layers.h"
 #include "logit_places.h"
 #include "parts/function.h"
+#include "parts/positions.h"
 #include "softmax_loss.h"
 #include "tiled_head.h"
 #include "zt/base/options.h"
@@ -74,6 +75,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
       tensor_(options, "nn.lm_loss"),
       ignore_index_(options.ignore_index),
       has_loss_(options.loss),
+      reads_tokens_(options.reads_tokens),
       tile_(options.tile) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
   tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
@@ -127,7 +129,10 @@ Counts LmLoss::count(const BatchField& batch) const {
 
 void LmLoss::check_batch(const BatchField& batch, Mode mode) const {
   const at::Tensor labels = batch("labels"), places = batch(kLogitsOf), tokens = batch("tokens");
-  if (has_loss_ && mode != Mode::generate && labels.defined()) check_labels(labels, ignore_index_, head_.weight->shape[0]);
+  if (has_loss_ && mode != Mode::generate && labels.defined()) {
+    if (reads_tokens_) check_beside_tokens("labels", batch);
+    check_labels(labels, ignore_index_, head_.weight->shape[0]);
+  }
   if (mode == Mode::generate && places.defined() && tokens.defined() && tokens.dim() == 2)
     check_logit_places(places, tokens.size(0), tokens.size(1));
 }

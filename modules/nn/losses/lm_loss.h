@@ -19,10 +19,11 @@ struct LmLossOptions : TensorAxisOptions {
   bool norm_bias = true;
   bool bias = false;  // add a bias in the head
   int64_t ignore_index = -100;
-  double std = 0.02;  // standard deviation of the head's initial weights
-  bool loss = true;   // false: the layer outputs logits and adds no loss; the script has a loss of its own
-  int64_t tile = 0;   // rows whose logits exist at the same time in training and evaluation; 0: all
-  Value tied;         // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
+  double std = 0.02;          // standard deviation of the head's initial weights
+  bool loss = true;           // false: the layer outputs logits and adds no loss; the script has a loss of its own
+  int64_t tile = 0;           // rows whose logits exist at the same time in training and evaluation; 0: all
+  bool reads_tokens = false;  // a label for each of the batch's tokens, as in nn.gpt: their shape is checked before the step
+  Value tied;                 // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
@@ -59,6 +60,7 @@ class LmLoss final : public Layer, public LayerExtras {
   TensorAxis tensor_;
   int64_t ignore_index_;
   bool has_loss_;
+  bool reads_tokens_;
   int64_t tile_;
 };
 

@@ -102,6 +102,8 @@ std::shared_ptr<Param> read_param(const std::string& name, const Value& value, c
   const auto* object = value.get_if<Object>();
   if (object && object->as<Param>()) return object->as<Param>();
   if (!value.get_if<Value::Table>()) return param_of(name, path, value);
+  if (const auto& table = *value.get_if<Value::Table>(); table.contains("values") && !table.contains("cut"))
+    misuse("{}: option 'cut' is missing; a parameter that is not cut is the tensor itself: {} = values", path, name);
   const CutParamOptions options =
       Schema<CutParamOptions>(path)
           .required("values", &CutParamOptions::values, "initial values of the whole tensor")

@@ -77,7 +77,7 @@ void check_order(const LuaContext& handle, const char* function, const at::Tenso
   if (total == tokens.total && !is_ordered)
     misuse(
         "ctx:{} takes and gives shares in the order of the ranks, and '{}' cuts tokens in another: use ctx:gather_tokens(x, use) and "
-        "ctx:own_tokens(x), or layout = \"contiguous\"",
+        "ctx:own_tokens(x), or layout = \"contiguous\". If dim 1 is not the tokens, give it another place, as by x:unsqueeze(1)",
         function, axis);
 }
 

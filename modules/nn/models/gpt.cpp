@@ -179,6 +179,7 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   head.std = o.std;
   head.loss = o.loss;
   head.tile = o.head_tile;
+  head.reads_tokens = true;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));

@@ -120,11 +120,13 @@ bool Dropout::has_some_tokens(const at::Tensor& x, Context& context, std::option
     return true;
   }
   if (places.of_rank.size() <= 1 || has_tokens_ == HasTokens::no) return false;
-  const bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
+  bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
+  // Such as weights of attention [samples, heads, queries, keys], of as many heads as queries.
+  if (has_tokens_ == HasTokens::unknown && x.dim() > 3 && x.size(2) == places.count()) fits = false;
   if (!fits)
     misuse(
         "dropout of {}: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give it the option "
-        "tokens = false if x has no tokens and is equal on these ranks, or tokens = true for [samples, tokens]",
+        "tokens = false if x has no tokens, and tokens = true if dim 1 is the tokens although x does not look like it",
         describe(x), places.count());
   return true;
 }

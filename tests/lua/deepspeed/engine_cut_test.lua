@@ -83,6 +83,12 @@ function TestCut:test_keys_with_an_own_mesh()
   lu.assertFalse(last_cut.overlap)
   lu.assertErrorMsgContains("sequence parallelism", engine_of, "pipeline: {pipe_partitioned: true}",
     {mesh = mesh, model = gpt{tensor = mesh.tp}})
+  lu.assertErrorMsgContains("no layer of the model has it: give nn.gpt or its layers sequence_parallel", engine_of,
+    "activation_checkpointing: {partition_activations: true}",
+    {mesh = mesh, model = function(_, _, cut) return gpt{tensor = cut.tensor} end})
+  lu.assertErrorMsgContains("along tp the model's layers share the work", engine_of, "zero_optimization: {stage: 1}",
+    {mesh = mesh, axis = mesh.tp})
+  lu.assertErrorMsgContains("has no axis of the name cp", engine_of, "sequence_parallel_size: 2", {mesh = mesh})
   local tokens = comm.mesh{dp = -1, cp = shared}
   local engine = engine_of([[seq_parallel_communication_data_type: "bf16", zero_optimization: {stage: 1}]], {mesh = tokens})
   lu.assertEquals(engine.config.zero.reduce_dtype, "bf16")
@@ -153,7 +159,7 @@ function TestCut:test_a_mesh_of_the_script()
   assert_trains_as(engine_of("", {mesh = mesh}), mesh, {cut = {tensor = mesh.tp}})
   lu.assertErrorMsgContains(("tensor_parallel.autotp_size = 7, but the axis tp of the mesh has %d ranks"):format(shared),
                             engine_of, "tensor_parallel: {autotp_size: 7}", {mesh = mesh})
-  lu.assertErrorMsgContains("sequence_parallel_size = 2, but the axis cp of the mesh has 1 ranks", engine_of,
+  lu.assertErrorMsgContains("the mesh that the script gives has no axis of the name cp", engine_of,
                             "sequence_parallel_size: 2", {mesh = mesh})
   if shared == 1 then return end
   for keys, message in pairs{

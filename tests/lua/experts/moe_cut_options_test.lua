@@ -152,7 +152,7 @@ function TestLuaLayers:test_assumptions_of_inner_layers()
   local attention = nn.attention{hidden = HIDDEN, heads = 2, context = {axis = tokens_mesh.cp, layout = "contiguous"}}
   local trainer = trainer_of(between{{"outer", layer_with(attention)}}, tokens_mesh)
   local said = table.concat(trainer:plan(batch(1))[1].assumptions)
-  if ranks == 1 then lu.assertEquals(said, "") else lu.assertStrContains(said, "of causal attention without a window") end
+  if ranks == 1 then lu.assertEquals(said, "") else lu.assertStrContains(said, "of causal attention: layout") end
 end
 
 local TestRefusals = {}

@@ -165,17 +165,25 @@ end
 -- The last of the ranks with contiguous tokens has the most causal attention, and the step ends with it.
 function TestContextParallel:test_contiguous_tokens_are_simulated_to_take_longer()
   if ranks == 1 then return end
-  local function simulated(layout)
+  local function simulated(layout, window, seq)
     local mesh = meshes[1]
-    local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = 17, seq = 2048, family = "llama",
-                         context = {axis = mesh.cp, layout = layout}}
-    local tokens = zt.zeros({1, 2048}, {dtype = "int64"})
-    local program = zt.program(model):apply(zero.shard{axis = mesh.dp})
+    local model = nn.gpt{layers = 2, hidden = 64, heads = 2, vocab = 17, seq = 2048, family = "llama", window = window,
+                         context = layout and {axis = mesh.cp, layout = layout}}
+    local tokens = zt.zeros({1, seq or 2048}, {dtype = "int64"})
+    local program = zt.program(model)
+    if layout then program = program:apply(zero.shard{axis = mesh.dp}) end
     return program:simulate{costs = "h200", batch = {tokens = tokens, labels = tokens}}
   end
   local contiguous, balanced = simulated "contiguous", simulated "balanced"
   lu.assertTrue(contiguous.seconds > balanced.seconds)
-  lu.assertAlmostEquals(contiguous.work.flops / balanced.work.flops, 1, 1e-3) -- the work of all ranks is the same
+  for _, window in ipairs{0, 300} do -- the work of all ranks is that of one
+    for _, seq in ipairs{2048, 250} do
+      local wanted = simulated(nil, window, seq).work.flops
+      for _, layout in ipairs{"balanced", "contiguous"} do
+        lu.assertAlmostEquals(simulated(layout, window, seq).work.flops / wanted, 1, 1e-9)
+      end
+    end
+  end
 end
 
 function TestContextParallel:test_generates_from_whole_samples()

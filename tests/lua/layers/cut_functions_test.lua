@@ -138,7 +138,7 @@ function TestCutFunctions.test_dropout_refuses_what_is_not_clear()
   if ranks == 1 then return end
   for _, form in ipairs{
     function(h) return h:flatten(0, 1) end, function(h) return h:transpose(1, 2) end, function(h) return h:sum(1) end,
-    function(h) return h:sum(-1) end,
+    function(h) return h:sum(-1) end, function(h) return h:unsqueeze(1):expand{-1, h:size(1), -1, -1} end,
   } do
     local layer = on_tokens(function(_, h, ctx) ctx:dropout(form(h), 0.4) return h end)
     local trainer = trainer_of(layer(context_of "balanced"), mesh.dp)

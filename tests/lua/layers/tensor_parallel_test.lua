@@ -84,6 +84,27 @@ function TestTensorParallel:test_single_layers()
   one_rank.assert_close(results_of(true), results_of(false), "single layers")
 end
 
+-- Batches of another shape are found before ranks communicate: the trainer goes on.
+function TestTensorParallel:test_goes_on_after_wrong_shapes()
+  for _, options in ipairs{MODELS[1], MODELS[3]} do
+    local mesh = meshes[1]
+    local program = zt.program(model_of(options, mesh.tp), {precision = "fp64"}):apply(zero.shard{axis = mesh.dp})
+    local function trainer_of() return zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}}) end
+    local trainer, right = trainer_of(), batch(1, nil, options.vocab)
+    for name, text in pairs{labels = "the batch's labels must be int64", positions = "the batch's positions must be int64"} do
+      local wrong = {tokens = right.tokens, labels = right.labels}
+      wrong[name] = right.labels:abs():remainder(options.vocab):narrow(1, 0, 5):contiguous()
+      lu.assertErrorMsgContains(text, trainer.step, trainer, wrong)
+      lu.assertErrorMsgContains(text, trainer.evaluate, trainer, wrong)
+    end
+    if ranks > 1 then -- an argument that is wrong on one rank
+      local wrong = zt.world.rank == 1 and "no function" or function() return 1 end
+      lu.assertErrorMsgContains("takes a batch and a function of the outputs", trainer.infer, trainer, right, wrong)
+    end
+    lu.assertEquals(trainer:step(right).loss, trainer_of():step(right).loss)
+  end
+end
+
 function TestTensorParallel:test_refusals()
   if ranks == 1 then return end
   local tp, dp = meshes[1].tp, meshes[1].dp

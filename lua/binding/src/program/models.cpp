@@ -71,6 +71,13 @@ int initialise(lua_State* L) {
   return 0;
 }
 
+// Returns whether values between layers have a share of the tokens on each rank, as with sequence_parallel.
+bool cuts_stream(const Model& model) {
+  return std::ranges::any_of(model.info().positions, [](const PositionInfo& position) {
+    return std::ranges::any_of(position.outputs, [](const Output& output) { return !output.cut_over.empty(); });
+  });
+}
+
 int state(lua_State*) {
   misuse("a model has no values, because several trainers may share it, each with its own: call trainer:state() instead");
 }
@@ -88,6 +95,7 @@ void open_models(Module& module) {
       .method<initialise>("initialise")
       .getter<&Model::options>("options")
       .getter<[](const Model& model) { return to_list(model.info().inner_axes); }>("inner_axes")
+      .getter<cuts_stream>("cuts_stream")
       .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");
   module.type<Layer>();
 }

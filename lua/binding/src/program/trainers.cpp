@@ -146,16 +146,20 @@ Value outputs_value(const std::map<std::string, at::Tensor>& outputs) {
 // trainer:infer(batch, [function(outputs) -> plain value])
 int infer(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
-  const StepBatch batch = check_step_batch(L, 2);
+  StepBatch batch = check_step_batch(L, 2);
   if (world(L).dry && !trainer->trains()) {
     trainer->describe_inference();
     return end_dry_run(L, 1);
   }
-  if (is_absent(L, 3)) {
+  const bool has_function = lua_isfunction(L, 3);
+  if (!has_function && !is_absent(L, 3)) {  // all ranks learn of it
+    batch =
+        StepBatch::wrong(fmt::format("trainer:infer takes a batch and a function of the outputs, got a {}", luaL_typename(L, 3)));
+  }
+  if (!has_function) {
     push(L, outputs_value(trainer->infer(batch)));
     return 1;
   }
-  if (!lua_isfunction(L, 3)) misuse("trainer:infer takes a batch and a function of the outputs, got a {}", luaL_typename(L, 3));
   push(L, trainer->infer(batch, [L](const std::map<std::string, at::Tensor>& outputs) {
     lua_pushvalue(L, 3);
     push(L, outputs_value(outputs));

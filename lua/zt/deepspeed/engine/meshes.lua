@@ -56,6 +56,9 @@ end
 local function cut_ranks(options, name, configured)
   if not options.mesh then return configured or 1 end
   local size = ranks_along(options.mesh, name)
+  if configured and configured ~= size and not axis_of(options.mesh, name) then
+    fail("%s = %d, and the mesh that the script gives has no axis of the name %s: name it so", KEYS[name], configured, name)
+  end
   if configured and configured ~= size then
     fail("%s = %d, but the axis %s of the mesh has %d ranks: give one of them the other's size", KEYS[name], configured, name,
          size)
@@ -177,10 +180,21 @@ function meshes.model_arguments(mesh, config)
   return mesh, {top_k = experts.top_k, router = experts.router, tensor = experts.tensor_size > 1 and tp or nil}, cut
 end
 
---- Fails if ranks would compute the same, because no layer of the model is cut over their axis.
-function meshes.check_cuts(model, sizes)
+--- Fails if ranks would compute the same, because no layer of the model is cut over their axis; if the tokens between its
+-- matrices are not cut, although the configuration says so; and if the engine's axis is one whose ranks read the same samples.
+function meshes.check_cuts(model, sizes, config, axis)
   local is_inner = {}
   for _, name in ipairs(model.inner_axes) do is_inner[name] = true end
+  for name in axis.name:gmatch "[^+]+" do
+    if is_inner[name] then
+      fail("zt.initialize.axis is that of data parallelism, and along %s the model's layers share the work on the same samples: "
+        .. "give the axis whose ranks read other samples", name)
+    end
+  end
+  if config.tensor and config.tensor.sequence_parallel and not model.cuts_stream then
+    fail("the configuration asks for sequence parallelism (partition_activations, pipe_partitioned or grad_partitioned), and no "
+      .. "layer of the model has it: give nn.gpt or its layers sequence_parallel = cut.sequence_parallel")
+  end
   for _, name in ipairs {"tp", "cp"} do
     if sizes[name] > 1 and not is_inner[name] then
       fail("%s = %d, but no layer of the model is cut over the axis %s: give nn.gpt or its layers %s", KEYS[name], sizes[name],

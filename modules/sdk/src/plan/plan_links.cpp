@@ -79,13 +79,13 @@ std::vector<std::string> axes_of_run(const Plan& plan, const RankProgram& progra
     return action.kind != Kinds::get().count && !communicators_of(action, plan.model()).empty();
   });
   if (!communicates) return {};
-  std::vector<std::string> axes = program.split_axes;
-  const auto add = [&](const std::string& axis) {
-    if (std::ranges::find(axes, axis) == axes.end()) axes.push_back(axis);
-  };
-  for (const std::string& axis : plan.data_axes()) add(axis);
-  for (const std::string& axis : plan.model().inner_axes) {
-    if (plan.program().coord().size(axis) > 1) add(axis);
+  std::set<std::string> wanted(program.split_axes.begin(), program.split_axes.end());
+  wanted.insert(plan.data_axes().begin(), plan.data_axes().end());
+  wanted.insert(plan.model().inner_axes.begin(), plan.model().inner_axes.end());
+  const Coord coord = plan.program().coord();
+  std::vector<std::string> axes;  // in the mesh's order
+  for (const AxisSize& axis : coord.shape.axes()) {
+    if (axis.size > 1 && wanted.contains(axis.name)) axes.push_back(axis.name);
   }
   return axes;
 }

@@ -16,8 +16,12 @@ Cost action_cost(const Action& action, const RehearsedAction& rehearsed, const C
 
 // What is known of a played rank before its time is.
 struct PlayedPart {
+  // Of that rank with most operations among those that have other tokens of the same samples.
   RankUnits held;
   Rehearsal rehearsal;
+  double mean_flops = 0;   // of these ranks, in a step, without layers that run again
+  int64_t peak_bytes = 0;  // the most that one of them holds besides its buffers
+  int peak_action = -1;    // where
 };
 
 // Measured times where there are some, else times from operations and bytes: those of computation and of memory, one after the

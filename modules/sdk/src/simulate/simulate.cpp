@@ -27,31 +27,49 @@ std::vector<const RankProgram*> programs_of(const Plan& plan) {
   return programs;
 }
 
-// Returns whether ranks with other tokens of the same samples have unequal work: in causal attention later tokens see more keys.
-bool has_unequal_work(const ModelInfo& model, const MeshShape& mesh) {
-  return model.tokens && !model.tokens->is_balanced && mesh.has(model.tokens->axis);
+// Returns the operations of forwards and backwards, without those of layers that run again.
+double flops_of(const RankProgram& program, const Rehearsal& rehearsal) {
+  double flops = 0;
+  for (size_t step = 0; step < program.actions.size(); ++step) {
+    if (program.actions[step].kind != Kinds::get().recompute) flops += rehearsal.actions[step].flops;
+  }
+  return flops;
 }
 
-// Returns the rank that takes the longest of those that share samples with this one.
-Coord busiest_beside(const ModelInfo& model, const Coord& coord) {
-  if (!has_unequal_work(model, coord.shape)) return coord;
-  return {coord.shape, coord.shape.group(coord.rank, std::vector{model.tokens->axis}).back()};
+// Describes and rehearses a rank, and all those that have other tokens of its samples: the work of attention is not the same for
+// all tokens, and the last ranks may have fewer of them.
+PlayedPart part_of(const Plan& plan, const StepBatch& batch, const Coord& coord, const RankProgram& program) {
+  const auto& tokens = plan.model().tokens;
+  const std::vector<int> ranks = tokens && coord.shape.has(tokens->axis)
+                                     ? coord.shape.group(coord.rank, std::vector{tokens->axis})
+                                     : std::vector{coord.rank};
+  PlayedPart part;
+  double most = -1;
+  for (const int rank : ranks) {
+    const Coord each{coord.shape, rank};
+    RankUnits held = plan.describe_rank(each);
+    Rehearsal rehearsal = rehearse(plan.inputs(plan.cut(batch), each), program, held, each);
+    const double flops = flops_of(program, rehearsal);
+    part.mean_flops += flops / static_cast<double>(ranks.size());
+    if (part.peak_action < 0 || rehearsal.peak_bytes() > part.peak_bytes) {
+      part.peak_bytes = rehearsal.peak_bytes();
+      part.peak_action = rehearsal.peak_action();
+    }
+    if (flops <= most) continue;
+    most = flops;
+    part.held = std::move(held);
+    part.rehearsal = std::move(rehearsal);
+  }
+  return part;
 }
 
 // Describes and rehearses each played rank; those with one program alike.
-std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const RehearsalInputs& inputs) {
+std::vector<PlayedPart> parts_of(const Plan& plan, const PlayedRanks& played, const StepBatch& batch) {
   std::vector<PlayedPart> parts;
   std::map<const RankProgram*, size_t> known;
   for (const PlayedRank& rank : played.ranks) {
     const auto [found, is_new] = known.emplace(rank.program, parts.size());
-    if (!is_new) {
-      parts.push_back(parts[found->second]);
-      continue;
-    }
-    const Coord coord{played.mesh, rank.rank};
-    RankUnits held = plan.describe_rank(coord);
-    Rehearsal rehearsal = rehearse(inputs, *rank.program, held, busiest_beside(plan.model(), coord));
-    parts.push_back({std::move(held), std::move(rehearsal)});
+    parts.push_back(is_new ? part_of(plan, batch, {played.mesh, rank.rank}, *rank.program) : parts[found->second]);
   }
   return parts;
 }
@@ -86,8 +104,8 @@ SimulatedRank describe_simulated(const Plan& plan, const PlayedRanks& played, in
   rank.ranks = ranks_played_as(played, index);
   rank.name = ranges_text(rank.ranks);
   for (const auto& [kind, bytes] : constant.held) rank.constant_bytes += bytes;
-  rank.peak_bytes = rank.constant_bytes + part.rehearsal.peak_bytes();
-  if (const int peak = part.rehearsal.peak_action(); peak >= 0) rank.peak_action = action_text(mine.program->actions[peak]);
+  rank.peak_bytes = rank.constant_bytes + part.peak_bytes;
+  if (part.peak_action >= 0) rank.peak_action = action_text(mine.program->actions[part.peak_action]);
   return rank;
 }
 
@@ -103,41 +121,14 @@ int64_t tokens_of(const Batch& batch) {
   return tokens == batch.end() ? 0 : tokens->second.numel();
 }
 
-// Returns the operations of forwards and backwards, without what is computed again.
-double flops_of(const RankProgram& program, const Rehearsal& rehearsal) {
-  double flops = 0;
-  for (size_t step = 0; step < program.actions.size(); ++step) {
-    if (program.actions[step].kind != Kinds::get().recompute) flops += rehearsal.actions[step].flops;
-  }
-  return flops;
-}
-
-// Returns the mean over the ranks that share samples with a played rank, of which the part is the busiest.
-double mean_flops(const Plan& plan, const StepBatch& batch, const PlayedRank& rank, const MeshShape& mesh,
-                  const PlayedPart& part) {
-  const Coord coord{mesh, rank.rank};
-  if (!has_unequal_work(plan.model(), mesh)) return flops_of(*rank.program, part.rehearsal);
-  double sum = 0;
-  const std::vector<int> ranks = mesh.group(rank.rank, std::vector{plan.model().tokens->axis});
-  for (const int each : ranks) {
-    const Coord other{mesh, each};
-    const RehearsalInputs inputs = plan.inputs(plan.cut(batch), other);
-    sum += flops_of(*rank.program, rehearse(inputs, *rank.program, plan.describe_rank(other), other));
-  }
-  return sum / static_cast<double>(ranks.size());
-}
-
-StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts, const StepBatch& batch,
+StepWork work_of(const Plan& plan, const PlayedRanks& played, const std::vector<PlayedPart>& parts,
                  const std::vector<Batch>& micro_batches, const Costs& costs) {
   StepWork work;
   for (const Batch& batch : micro_batches) {
     work.samples += samples_of(batch) * plan.data_ranks();
     work.tokens += tokens_of(batch) * plan.data_ranks();
   }
-  for (size_t index = 0; index < parts.size(); ++index) {
-    const PlayedRank& rank = played.ranks[index];
-    work.flops += mean_flops(plan, batch, rank, played.mesh, parts[index]) * rank.count;
-  }
+  for (size_t index = 0; index < parts.size(); ++index) work.flops += parts[index].mean_flops * played.ranks[index].count;
   const auto rate = costs.hardware.flops.find(float_type_name(plan.main().precision.params));
   if (costs.hardware.name != kMeasuredMachine && rate != costs.hardware.flops.end())
     work.peak = rate->second * played.mesh.world_size();
@@ -162,9 +153,8 @@ constexpr int kSteps = 2;  // in a row: the second begins as the steps of a long
 
 std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, const Costs& costs) {
   const ModelInfo& model = plan.model();
-  const RehearsalInputs inputs = plan.inputs(plan.cut(batch), busiest_beside(model, {plan.program().coord().shape, 0}));
   const PlayedRanks played = played_ranks(model, plan.program().coord().shape, programs_of(plan));
-  const std::vector<PlayedPart> parts = parts_of(plan, played, inputs);
+  const std::vector<PlayedPart> parts = parts_of(plan, played, batch);
   const ActionTimes times(plan, played, parts, costs);
   const PlayResult result =
       play(played, model,
@@ -184,7 +174,7 @@ std::shared_ptr<Simulation> simulate(const Plan& plan, const StepBatch& batch, c
   simulation->assumed = assumed_rates(plan, played, costs);
   simulation->program = describe_program(plan);
   simulation->world_size = played.mesh.world_size();
-  simulation->work = work_of(plan, played, parts, batch, inputs.micro_batches, costs);
+  simulation->work = work_of(plan, played, parts, plan.cut(batch), costs);
   simulation->mesh = played.mesh.axes().empty() ? "one rank" : played.mesh.text();
   for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
     SimulatedRank& rank = simulation->ranks.emplace_back(describe_simulated(plan, played, index, parts[index]));
