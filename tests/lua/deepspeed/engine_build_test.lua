@@ -40,7 +40,7 @@ function TestBuild:test_zero()
 end
 
 function TestBuild:test_copies_of_the_shards()
-  local axes = {mesh = stand_ins.of("Mesh", {}), axis = stand_ins.of("Axis", {size = 4}),
+  local axes = {mesh = stand_ins.of("Mesh", {}), axis = stand_ins.of("Axis", {name = "dp", size = 4}),
                 replicate = stand_ins.of("Axis", {size = 2})}
   local _, given = build({zero_optimization = {mics_shard_size = 4}}, axes)
   lu.assertEquals({given.mesh, given.shard.axis, given.shard.replicate}, {nil, axes.axis, axes.replicate})

@@ -169,7 +169,7 @@ function build.parts(value)
   parts.model = options.model
   if type(options.model) == "function" then parts.model = options.model(meshes.model_arguments(parts.mesh, config)) end
   check_model(parts.model, "and the function returned")
-  meshes.check_cuts(parts.model, sizes, config, parts.axis)
+  meshes.check_cuts(parts.model, sizes, config, options.mesh and parts.axis)
   local is_function = type(parts.schedule) == "function"
   parts.rate = is_function and parts.schedule or not options.schedule and config.schedule and config.schedule.rate or nil
   parts.trainer = core.trainer(make_program(options, parts.model, config, parts.mesh, parts.axis, copies), {

@@ -181,11 +181,12 @@ function meshes.model_arguments(mesh, config)
 end
 
 --- Fails if ranks would compute the same, because no layer of the model is cut over their axis; if the tokens between its
--- matrices are not cut, although the configuration says so; and if the engine's axis is one whose ranks read the same samples.
+-- matrices are not cut, although the configuration says so; and if the script's own axis, `axis` or nil, is one whose ranks read
+-- the same samples.
 function meshes.check_cuts(model, sizes, config, axis)
   local is_inner = {}
   for _, name in ipairs(model.inner_axes) do is_inner[name] = true end
-  for name in axis.name:gmatch "[^+]+" do
+  for name in (axis and axis.name or ""):gmatch "[^+]+" do
     if is_inner[name] then
       fail("zt.initialize.axis is that of data parallelism, and along %s the model's layers share the work on the same samples: "
         .. "give the axis whose ranks read other samples", name)
