@@ -30,22 +30,22 @@ Precision mixed(at::ScalarType params, at::ScalarType grads, at::ScalarType redu
 }
 
 TEST(MixedPrecision, StagesAreEqualWhateverTheTypes) {
+  int ranks = 1;
   for (const Precision& precision :
        {Precision::bf16, Precision::fp16, mixed(at::kBFloat16, at::kBFloat16, at::kBFloat16),
         mixed(at::kFloat, at::kFloat, at::kBFloat16), mixed(at::kBFloat16, at::kBFloat16, at::kFloat),
         mixed(at::kFloat, at::kBFloat16, at::kBFloat16)}) {
     for (const char* reduce_every : {"step", "micro_batch"}) {
-      for (const int ranks : {1, 2, 3}) {
-        Config config{.ranks = ranks, .micro_batches = 2, .stage = 0, .reduce_every = reduce_every, .precision = precision};
-        const Outcome first = train(config);
-        EXPECT_LT(first.losses.back(), first.losses.front());
-        for (const int stage : {1, 2, 3}) {
-          SCOPED_TRACE(fmt::format("{}, {}, {} ranks, stage {}", precision.text(), reduce_every, ranks, stage));
-          config.stage = stage;
-          for (const auto& node_shared : kNodeShared) {
-            config.node_shared = node_shared;
-            expect_equal(first, train(config));
-          }
+      ranks = ranks % 3 + 1;  // another number each time
+      Config config{.ranks = ranks, .micro_batches = 2, .stage = 0, .reduce_every = reduce_every, .precision = precision};
+      const Outcome first = train(config);
+      EXPECT_LT(first.losses.back(), first.losses.front());
+      for (const int stage : {1, 2, 3}) {
+        SCOPED_TRACE(fmt::format("{}, {}, {} ranks, stage {}", precision.text(), reduce_every, ranks, stage));
+        config.stage = stage;
+        for (const auto& node_shared : kNodeShared) {
+          config.node_shared = node_shared;
+          expect_equal(first, train(config));
         }
       }
     }
