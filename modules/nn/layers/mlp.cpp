@@ -65,8 +65,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     MoveResult dx;
     if (node->needs_input_grad(0))
       dx = enter.to_stream(enter.shaped(affine_input_gradient(inner.pre, state.up.weight), grads[0]));
-    const at::Tensor x = state.input.again();
-    state.up_gradient.add(inner.pre, x.defined() ? as_rows(x) : x);
+    state.up_gradient.add(inner.pre, state.input.again());
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
     return results;

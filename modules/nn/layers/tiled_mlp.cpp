@@ -40,7 +40,7 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
   static variable_list backward(AutogradContext* node, variable_list grads) {
     auto& state = kept<TiledMlpState>(node);
     state.input.begin_again(node->get_saved_variables()[0]);
-    const at::Tensor rows = as_rows(state.input.again()), dy = as_rows(grads[0]);
+    const at::Tensor rows = state.input.again(), dy = as_rows(grads[0]);
     at::Tensor dx;
     if (node->needs_input_grad(0)) dx = at::empty_like(rows);
     TileGradient up(state.up_sinks, rows.scalar_type()), down(state.down_sinks, rows.scalar_type());

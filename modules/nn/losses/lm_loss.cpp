@@ -44,8 +44,7 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     state.loss.gradient(dlogits, dlogits, grads[0]);
     MoveResult dh;
     if (node->needs_input_grad(0)) dh = enter.to_stream(enter.shaped(affine_input_gradient(dlogits, state.weight), h));
-    const at::Tensor x = state.input.again();
-    state.gradient.add(dlogits, x.defined() ? as_rows(x) : x);
+    state.gradient.add(dlogits, state.input.again());
     return {dh.wait(), {}, {}, {}};
   }
 };

@@ -46,7 +46,7 @@ struct TiledHeadFunction : torch::autograd::Function<TiledHeadFunction> {
     auto& state = kept<TiledHeadState>(node);
     const at::Tensor h = node->get_saved_variables()[0];
     state.input.begin_again(h);
-    const at::Tensor rows = as_rows(state.input.again());
+    const at::Tensor rows = state.input.again();
     at::Tensor dh;
     if (node->needs_input_grad(0)) dh = at::empty_like(rows);
     TileGradient gradient(state.sinks, rows.scalar_type());

@@ -98,8 +98,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     });
     MoveResult dx;  // on its way beside the gradient of the weight
     if (needs_dx) dx = state.input.enter().to_stream(state.leave.shaped(of_rows, grads[0]));
-    const at::Tensor x = state.input.again();
-    state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), x.defined() ? as_rows(x) : none);
+    state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), state.input.again());
     return {dx.wait(), none, none, state.has_residual ? grads[0] : none, none};
   }
 };

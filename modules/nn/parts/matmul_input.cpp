@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include "function.h"
+#include "zt/base/rows.h"
 
 namespace zt::nn {
 
@@ -70,7 +71,7 @@ void InputRows::begin_again(const at::Tensor& saved) {
 
 at::Tensor InputRows::again() {
   if (!is_needed_) return {};
-  return (enter_.overlaps_to_parts() ? std::exchange(moved_, {}) : move()).wait();
+  return as_rows((enter_.overlaps_to_parts() ? std::exchange(moved_, {}) : move()).wait());
 }
 
 MoveResult InputRows::move() {

@@ -48,8 +48,8 @@ class InputRows {
   // Prepares `again` in the backward: if moves go on beside computation, the tokens of other ranks are on their way from now on.
   // `saved`: what the node saved.
   void begin_again(const at::Tensor& saved);
-  // Returns the value of the forward once more: x of all tokens; undefined if it is not needed. To be called once, after
-  // begin_again. Without overlap its memory is allocated only now, so the caller should have freed what it no longer needs.
+  // Returns the value of the forward once more: x of all tokens, [rows, in]; undefined if it is not needed. To be called once,
+  // after begin_again. Without overlap its memory is allocated only now, so the caller should have freed what it no longer needs.
   at::Tensor again();
 
  private:

@@ -102,7 +102,7 @@ function TestInner:test_mistakes()
            {layers = {a = linear(1)}, params = {a = zt.zeros{1}}, forward = print})
   local once = linear(1)
   contains("'a' and 'b' are one layer", nn.layer, {layers = {a = once, b = once}, forward = print})
-  -- What fails leaves the inner layers as they were.
+  -- A call that fails does not rename the inner layers.
   local first = linear(1)
   contains("has metrics or statistics", nn.layer, {layers = {a = first, b = zt.metric("m", print, {inputs = {"h"}})},
                                                    forward = print})
