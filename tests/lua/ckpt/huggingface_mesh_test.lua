@@ -130,11 +130,12 @@ end
 
 -- The checkpoint records the options of the model without those of the mesh, so the export needs no others.
 function TestExport:test_checkpoints_hold_whole_tensors()
-  for _, name in ipairs{"llama3", "mistral", "qwen2", "qwen3", "mixtral_window", "qwen3_moe"} do
+  for index, name in ipairs{"llama3", "mistral", "qwen2", "qwen3", "mixtral_window", "qwen3_moe"} do
     local folder, options = imported(name), huggingface.options(models.config_of(name))
     for number = 1, #meshes + (staged and 1 or 0) do
       local mesh = meshes[number] or staged
-      if has_heads(options, mesh) then
+      local is_turn = ranks < 4 or index % 2 == number % 2 -- on four ranks each mesh takes half of the families
+      if is_turn and has_heads(options, mesh) then
         local trainer = trainer_of(moe.gpt(on_mesh(options, mesh)), mesh, "fp32", folder)
         local again = temporary()
         ckpt.save(again, {model = trainer}, {step = 1, async = false})

@@ -60,20 +60,20 @@ function cut_runs.train(options, mesh, how)
   return one_rank.run(trainer, function(step) return cut_runs.batch(step, mesh and how.dp, options.vocab) end), trainer
 end
 
---- Trains all models that the meshes can cut, at each stage of zero.shard, with `more` options. Fails unless they train as on one
---- rank.
+--- Trains all models that the meshes can cut, with `more` options. Each mesh has each stage of zero.shard with some model. Fails
+--- unless they train as on one rank.
 function cut_runs.compare_with_one_rank(more)
+  local meshes = cut_runs.meshes()
   for index, options in ipairs(cut_runs.MODELS) do
     local wanted, alone = cut_runs.train(options)
-    for number, mesh in ipairs(cut_runs.meshes()) do
+    for number, mesh in ipairs(meshes) do
       local stages = number == 4 and mesh.pp or nil
       if options.heads >= mesh.tp.size then
-        for stage = 0, 3 do
-          local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
-          local results, trainer = cut_runs.train(options, mesh, {stage = stage, recompute = stage == 2, stages = stages,
-                                                                  dp = mesh.dp, model = more})
-          one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
-        end
+        local stage = (index + number) % 4
+        local what = ("model %d, mesh %d, stage %d"):format(index, number, stage)
+        local results, trainer = cut_runs.train(options, mesh, {stage = stage, recompute = stage == 2, stages = stages,
+                                                                dp = mesh.dp, model = more})
+        one_rank.assert_trains_alike(results, trainer, wanted, alone, what)
       end
     end
   end
