@@ -87,6 +87,10 @@ ROOMS = {
         ("lua",),
     ),
     "modules/gemm": ((".",),),
+    "modules/offload": (
+        ("files",),
+        (".",),
+    ),
     "modules/example": ((".",),),
     "modules/host": (
         ("ending", "output", "loading"),

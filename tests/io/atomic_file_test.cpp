@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "content.h"
-#include "fault_fs.h"
+#include "faults/fault_fs.h"
 #include "folder.h"
 #include "support/message.h"
 #include "zt/io/io_errors.h"

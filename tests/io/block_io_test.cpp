@@ -9,7 +9,7 @@
 #include <random>
 
 #include "content.h"
-#include "fault_fs.h"
+#include "faults/fault_fs.h"
 #include "support/message.h"
 
 namespace zt::io {

@@ -5,8 +5,8 @@
 #include <functional>
 
 #include "content.h"
-#include "fault_fs.h"
-#include "outcome.h"
+#include "faults/fault_fs.h"
+#include "faults/outcome.h"
 #include "support/message.h"
 
 namespace zt::io {

@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "content.h"
-#include "fault_fs.h"
+#include "faults/fault_fs.h"
+#include "faults/outcome.h"
 #include "folder.h"
-#include "outcome.h"
 #include "support/message.h"
 
 namespace zt::io {

@@ -4,11 +4,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <sched.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -16,7 +13,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -24,6 +20,7 @@
 #include "content.h"
 #include "folder.h"
 #include "support/message.h"
+#include "system_calls.h"
 
 namespace zt::io {
 
@@ -135,36 +132,6 @@ TEST(PosixFs, ATruncatedFileIsAFault) {
   std::filesystem::resize_file(path, 99999);
   const std::string said = test::message_of<Fault>([&] { read_all(files, path, {{0, 100000}}); });
   EXPECT_CONTAINS(said, "'" + path + "' is truncated");
-}
-
-// Runs `work` in a forked process, then ends that process: with 0 if no expectation failed, else with 1.
-template <class Work>
-[[noreturn]] void in_child(const Work& work) {
-  try {
-    work();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << error.what();
-  }
-  _exit(testing::Test::HasFailure() ? 1 : 0);
-}
-
-// Makes the system call `call` fail with `error` from now on: always if `mask` is 0, else if argument number `argument` has a bit
-// of `mask` set.
-void refuse(long call, int error, int argument = 0, uint32_t mask = 0) {
-  const auto number = static_cast<uint32_t>(call);
-  const auto offset = static_cast<uint32_t>(offsetof(seccomp_data, args) + sizeof(uint64_t) * static_cast<size_t>(argument));
-  std::array<sock_filter, 6> program{{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offset),
-      BPF_JUMP(BPF_JMP | (mask != 0 ? BPF_JSET : BPF_JGE) | BPF_K, mask, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog filter{static_cast<unsigned short>(program.size()), program.data()};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0) {
-    ADD_FAILURE() << "cannot filter system calls";
-  }
 }
 
 constexpr const char* kUringLine =

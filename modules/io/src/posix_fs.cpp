@@ -7,6 +7,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "posix_queue.h"
+#include "zt/io/io_errors.h"
 #include "zt/process/log.h"
 
 namespace zt::io {
@@ -46,37 +48,77 @@ class Descriptor {
   int value_;
 };
 
-// An open file: a descriptor and the queue that performs reads and writes.
+// An open file: its descriptors, several if it is striped, and the queue that performs reads and writes.
 class PosixFile : public File {
  public:
-  PosixFile(Descriptor descriptor, int64_t alignment, std::unique_ptr<PosixQueue> queue)
-      : descriptor_(std::move(descriptor)), alignment_(alignment), queue_(std::move(queue)) {}
+  PosixFile(std::vector<Descriptor> descriptors, Stripes stripes, int64_t alignment, std::unique_ptr<PosixQueue> queue)
+      : descriptors_(std::move(descriptors)), stripes_(std::move(stripes)), alignment_(alignment), queue_(std::move(queue)) {}
 
   int64_t alignment() const override { return alignment_; }
   void submit(const FileOperation& operation) override { queue_->submit(operation); }
   Completion wait() override { return queue_->wait(); }
+  std::optional<Completion> poll() override { return queue_->poll(); }
+  int pin(std::span<std::byte> memory) override { return queue_->pin(memory); }
 
   int64_t size() override {
-    struct stat status {};
-    return fstat(descriptor_.get(), &status) == 0 ? status.st_size : -errno;
+    int64_t bytes = 0;
+    for (const Descriptor& each : descriptors_) {
+      struct stat status {};
+      if (fstat(each.get(), &status) != 0) return -errno;
+      bytes += status.st_size;
+    }
+    return bytes;
   }
-  int truncate(int64_t bytes) override { return result_of(ftruncate(descriptor_.get(), bytes)); }
-  int reserve(int64_t bytes) override { return result_of(fallocate(descriptor_.get(), 0, 0, bytes)); }
-  int sync() override { return result_of(fsync(descriptor_.get())); }
+  int truncate(int64_t bytes) override {
+    return for_each_share(bytes, [](int descriptor, int64_t share) { return ftruncate(descriptor, share); });
+  }
+  int reserve(int64_t bytes) override {
+    return for_each_share(bytes,
+                          [](int descriptor, int64_t share) { return share == 0 ? 0 : fallocate(descriptor, 0, 0, share); });
+  }
+  int sync() override {
+    return for_each_share(0, [](int descriptor, int64_t) { return fsync(descriptor); });
+  }
+
+  // Gives the descriptors away. Only the destructor may be called afterwards.
+  std::vector<Descriptor> take_descriptors() {
+    queue_.reset();
+    return std::move(descriptors_);
+  }
 
  private:
-  const Descriptor descriptor_;
+  template <class Call>
+  int for_each_share(int64_t bytes, const Call& call) {
+    for (size_t i = 0; i < descriptors_.size(); ++i) {
+      if (call(descriptors_[i].get(), stripes_.share_of(bytes, i)) != 0) return -errno;
+    }
+    return 0;
+  }
+
+  std::vector<Descriptor> descriptors_;
+  const Stripes stripes_;
   const int64_t alignment_;
-  const std::unique_ptr<PosixQueue> queue_;  // destroyed before the descriptor that it uses
+  std::unique_ptr<PosixQueue> queue_;  // declared last: it uses the descriptors
 };
 
 int flags_of(Access access) {
   if (access == Access::read) return O_RDONLY;
+  if (access == Access::scratch) return O_RDWR | O_CREAT | O_EXCL;      // open_scratch removes the name
   return O_WRONLY | O_CREAT | (access == Access::create ? O_EXCL : 0);  // for Access::replace, lock_and_empty follows
 }
 
 Descriptor open_descriptor(const std::string& path, int flags) {
   return Descriptor(::open(path.c_str(), flags | O_CLOEXEC, 0666));
+}
+
+// Opens a file without a name in the folder of `path`. Where the file system has none, the file has the name `path` for a moment.
+Descriptor open_scratch(const std::string& path) {
+  Descriptor unnamed = open_descriptor(folder_of(path), O_RDWR | O_TMPFILE);
+  const bool has_none = errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL || errno == ENOENT;
+  if (unnamed.is_open() || !has_none) return unnamed;
+  Descriptor named = open_descriptor(path, flags_of(Access::scratch));
+  if (named.is_open() && unlink(path.c_str()) != 0) return Descriptor(-1);
+  return named;
 }
 
 EntryKind kind_from(const struct stat& status) {
@@ -140,7 +182,9 @@ bool turn_direct(const Descriptor& descriptor) {
 }  // namespace
 
 Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
-  Descriptor descriptor = open_descriptor(path, flags_of(options.access) | O_NONBLOCK);  // never blocks, not even at a FIFO
+  const bool is_scratch = options.access == Access::scratch;
+  // Never blocks, not even at a FIFO.
+  Descriptor descriptor = is_scratch ? open_scratch(path) : open_descriptor(path, flags_of(options.access) | O_NONBLOCK);
   if (!descriptor.is_open()) return refused(path, errno);
   if (Opened failed = make_regular(descriptor); failed.error != 0) return failed;
   if (options.access == Access::replace) {
@@ -154,16 +198,35 @@ Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
           without_direct_,
           fmt::format("the file system of '{}' has no direct I/O: its files are read and written through the page cache", path));
   }
-  std::unique_ptr<PosixQueue> queue;
-  if (options.depth > 1) {
-    int refused = 0;
-    queue = make_uring_queue(descriptor.get(), options.depth, refused);
-    if (!queue)
-      log_once(without_uring_, fmt::format("io_uring is refused here ({}): files are read and written by one operation at a time",
-                                           std::strerror(-refused)));
+  const Stripes stripes{{descriptor.get()}};
+  std::vector<Descriptor> descriptors;
+  descriptors.push_back(std::move(descriptor));
+  return {std::make_unique<PosixFile>(std::move(descriptors), stripes, alignment, make_queue(stripes, options.depth)), 0};
+}
+
+std::unique_ptr<PosixQueue> PosixFs::make_queue(const Stripes& stripes, int depth) {
+  if (depth == 1) return make_plain_queue(stripes);
+  int refused = 0;
+  auto queue = make_uring_queue(stripes, depth, refused);
+  if (queue) return queue;
+  log_once(without_uring_, fmt::format("io_uring is refused here ({}): files are read and written by one operation at a time",
+                                       std::strerror(-refused)));
+  return make_thread_queue(stripes);
+}
+
+std::unique_ptr<File> PosixFs::stripe(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) {
+  Stripes stripes{{}, block};
+  std::vector<Descriptor> descriptors;
+  int64_t alignment = 1;
+  for (const auto& file : files) {
+    auto& part = dynamic_cast<PosixFile&>(*file);
+    alignment = std::max(alignment, part.alignment());
+    for (Descriptor& each : part.take_descriptors()) {
+      stripes.descriptors.push_back(each.get());
+      descriptors.push_back(std::move(each));
+    }
   }
-  if (!queue) queue = make_plain_queue(descriptor.get());
-  return {std::make_unique<PosixFile>(std::move(descriptor), alignment, std::move(queue)), 0};
+  return std::make_unique<PosixFile>(std::move(descriptors), stripes, alignment, make_queue(stripes, depth));
 }
 
 int PosixFs::make_folder(const std::string& path) {

@@ -1,34 +1,31 @@
 #include "posix_queue.h"
 
-#include <liburing.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+#include <condition_variable>
 #include <deque>
+#include <mutex>
 #include <thread>
 
 namespace zt::io {
 
 namespace {
 
-constexpr int64_t kLargest = int64_t{1} << 30;  // most bytes that one operation moves; a larger one returns a short count
+Completion perform(const Stripes& stripes, const FileOperation& operation) {
+  const auto [descriptor, offset] = stripes.at(operation.offset);
+  const auto bytes = static_cast<size_t>(operation.bytes);
+  const ssize_t moved = operation.direction == IoDirection::read ? pread(descriptor, operation.memory, bytes, offset)
+                                                                 : pwrite(descriptor, operation.memory, bytes, offset);
+  return {operation.tag, moved < 0 ? -errno : moved};
+}
 
 // Performs each operation within submit(), by pread or pwrite.
 class PlainQueue : public PosixQueue {
  public:
-  explicit PlainQueue(int descriptor) : descriptor_(descriptor) {}
+  explicit PlainQueue(Stripes stripes) : stripes_(std::move(stripes)) {}
 
-  void submit(const FileOperation& operation) override {
-    const auto bytes = static_cast<size_t>(operation.bytes);
-    const ssize_t moved = operation.direction == IoDirection::read
-                              ? pread(descriptor_, operation.memory, bytes, operation.offset)
-                              : pwrite(descriptor_, operation.memory, bytes, operation.offset);
-    done_.push_back({operation.tag, moved < 0 ? -errno : moved});
-  }
+  void submit(const FileOperation& operation) override { done_.push_back(perform(stripes_, operation)); }
 
   Completion wait() override {
     const Completion first = done_.front();
@@ -36,75 +33,108 @@ class PlainQueue : public PosixQueue {
     return first;
   }
 
+  std::optional<Completion> poll() override {
+    if (done_.empty()) return std::nullopt;
+    return wait();
+  }
+
  private:
-  const int descriptor_;
+  const Stripes stripes_;
   std::deque<Completion> done_;
 };
 
-// Passes operations to the kernel through io_uring.
-class UringQueue : public PosixQueue {
+// Performs operations on a thread. Invariant: `mutex_` guards the two lists and `is_ending_`.
+class ThreadQueue : public PosixQueue {
  public:
-  UringQueue(int descriptor, int depth)
-      : descriptor_(descriptor), refused_(io_uring_queue_init(static_cast<unsigned>(depth), &ring_, 0)) {}
-  UringQueue(const UringQueue&) = delete;
-  UringQueue& operator=(const UringQueue&) = delete;
-  ~UringQueue() override {
-    if (refused_ == 0) io_uring_queue_exit(&ring_);
+  explicit ThreadQueue(Stripes stripes) : stripes_(std::move(stripes)), thread_([this] { work(); }) {}
+  ThreadQueue(const ThreadQueue&) = delete;
+  ThreadQueue& operator=(const ThreadQueue&) = delete;
+  ~ThreadQueue() override {
+    {
+      const std::lock_guard lock(mutex_);
+      is_ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
   }
 
-  // Returns 0, or -errno if the kernel refused the ring and the queue is unusable.
-  int refused() const { return refused_; }
-
   void submit(const FileOperation& operation) override {
-    io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    const auto bytes = static_cast<unsigned>(std::min(operation.bytes, kLargest));
-    const auto offset = static_cast<uint64_t>(operation.offset);
-    if (operation.direction == IoDirection::read) {
-      io_uring_prep_read(entry, descriptor_, operation.memory, bytes, offset);
-    } else {
-      io_uring_prep_write(entry, descriptor_, operation.memory, bytes, offset);
+    {
+      const std::lock_guard lock(mutex_);
+      wanted_.push_back(operation);
     }
-    io_uring_sqe_set_data64(entry, static_cast<uint64_t>(operation.tag));
-    io_uring_submit(&ring_);  // entries that stay in the ring are submitted by the next call or by wait()
+    changed_.notify_all();
   }
 
   Completion wait() override {
-    io_uring_cqe* entry = nullptr;
-    while (io_uring_peek_cqe(&ring_, &entry) != 0) enter();
-    const Completion done{static_cast<int>(io_uring_cqe_get_data64(entry)), entry->res};
-    io_uring_cqe_seen(&ring_, entry);
-    return done;
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return !done_.empty(); });
+    return take();
+  }
+
+  std::optional<Completion> poll() override {
+    const std::lock_guard lock(mutex_);
+    if (done_.empty()) return std::nullopt;
+    return take();
   }
 
  private:
-  void enter() {
-    const int result = io_uring_submit_and_wait(&ring_, 1);
-    if (result >= 0 || result == -EINTR) return;
-    if (result == -EAGAIN || result == -EBUSY) {  // the kernel is short of memory: try again
-      std::this_thread::yield();
-      return;
-    }
-    // The kernel may still write to the caller's memory, and there is no way to wait for its end: continuing would be unsafe.
-    std::fprintf(stderr, "io_uring_enter: %s\n", std::strerror(-result));
-    std::abort();
+  Completion take() {
+    const Completion first = done_.front();
+    done_.pop_front();
+    return first;
   }
 
-  const int descriptor_;
-  io_uring ring_{};
-  const int refused_;
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [&] { return is_ending_ || !wanted_.empty(); });
+      if (wanted_.empty()) return;
+      const FileOperation next = wanted_.front();
+      wanted_.pop_front();
+      lock.unlock();
+      const Completion done = perform(stripes_, next);
+      lock.lock();
+      done_.push_back(done);
+      changed_.notify_all();
+    }
+  }
+
+  const Stripes stripes_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<FileOperation> wanted_;
+  std::deque<Completion> done_;
+  bool is_ending_ = false;
+  std::thread thread_;  // declared last: it uses all of the above
 };
 
 }  // namespace
 
-std::unique_ptr<PosixQueue> make_plain_queue(int descriptor) {
-  return std::make_unique<PlainQueue>(descriptor);
+Stripes::Place Stripes::at(int64_t offset) const {
+  const auto files = static_cast<int64_t>(descriptors.size());
+  if (files == 1) return {descriptors.front(), offset};
+  const int64_t number = offset / block;
+  return {descriptors[static_cast<size_t>(number % files)], number / files * block + offset % block};
 }
 
-std::unique_ptr<PosixQueue> make_uring_queue(int descriptor, int depth, int& refused) {
-  auto queue = std::make_unique<UringQueue>(descriptor, depth);
-  refused = queue->refused();
-  if (refused != 0) return nullptr;
-  return queue;
+int64_t Stripes::share_of(int64_t bytes, size_t index) const {
+  const auto files = static_cast<int64_t>(descriptors.size()), mine = static_cast<int64_t>(index);
+  if (files == 1) return bytes;
+  const int64_t whole = bytes / block, last = whole % files;
+  return (whole / files + (mine < last ? 1 : 0)) * block + (mine == last ? bytes % block : 0);
+}
+
+int PosixQueue::pin(std::span<std::byte> /*memory*/) {
+  return 0;
+}
+
+std::unique_ptr<PosixQueue> make_plain_queue(const Stripes& stripes) {
+  return std::make_unique<PlainQueue>(stripes);
+}
+
+std::unique_ptr<PosixQueue> make_thread_queue(const Stripes& stripes) {
+  return std::make_unique<ThreadQueue>(stripes);
 }
 
 }  // namespace zt::io

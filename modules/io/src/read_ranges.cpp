@@ -60,7 +60,7 @@ class BatchReader {
         order_(order_of(ranges)),
         sink_(sink),
         memory_(kDepth * kLaneBytes),
-        queue_(context, file, IoDirection::read, kDepth) {}
+        queue_(context, file, kDepth) {}
 
   void read_all() {
     for (const RangeBatch& batch : batches_of(ranges_, order_)) {
@@ -88,7 +88,7 @@ class BatchReader {
     const int64_t begin = begin_of(batch), bytes = bytes_of(batch);
     batches_[lane] = batch;
     if (bytes > kLaneBytes) large_[lane].emplace(bytes);
-    queue_.start(lane, begin, place_of(lane), bytes, batch.end - begin);
+    queue_.start({IoDirection::read, begin, place_of(lane), bytes, lane}, batch.end - begin);
     bytes_under_way_ += bytes;
   }
 

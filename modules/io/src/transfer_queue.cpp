@@ -5,8 +5,8 @@
 
 namespace zt::io {
 
-TransferQueue::TransferQueue(const TransferContext& context, File& file, IoDirection direction, int depth)
-    : context_(context), file_(file), direction_(direction), lanes_(static_cast<size_t>(depth)) {
+TransferQueue::TransferQueue(const TransferContext& context, File& file, int depth)
+    : context_(context), file_(file), lanes_(static_cast<size_t>(depth)) {
   for (int lane = depth - 1; lane >= 0; --lane) free_.push_back(lane);
 }
 
@@ -23,9 +23,10 @@ int TransferQueue::take_lane() {
   return lane;
 }
 
-void TransferQueue::start(int lane, int64_t offset, std::byte* memory, int64_t bytes, int64_t needed) {
-  lanes_[lane] = {{direction_, offset, memory, bytes, lane}, needed};
-  submit(lanes_[lane]);
+void TransferQueue::start(const FileOperation& operation, int64_t needed, const std::string* path) {
+  Lane& lane = lanes_[operation.tag];
+  lane = {operation, needed, path ? path : &context_.path};
+  submit(lane);
 }
 
 void TransferQueue::submit(const Lane& lane) {
@@ -33,17 +34,40 @@ void TransferQueue::submit(const Lane& lane) {
   ++under_way_;
 }
 
-int TransferQueue::finish_one() {
+TransferQueue::End TransferQueue::wait_one() {
   while (true) {
-    const Completion done = file_.wait();
-    --under_way_;
-    Lane& lane = lanes_[done.tag];
-    if (advance(lane, done.result)) {
-      free_.push_back(done.tag);
-      return done.tag;
-    }
-    submit(lane);
+    if (auto end = take(file_.wait())) return *end;
   }
+}
+
+std::optional<TransferQueue::End> TransferQueue::poll_one() {
+  while (const auto done = file_.poll()) {
+    if (auto end = take(*done)) return end;
+  }
+  return std::nullopt;
+}
+
+int TransferQueue::finish_one() {
+  const End end = wait_one();
+  if (end.fault) std::rethrow_exception(end.fault);
+  return end.lane;
+}
+
+// Handles a completion. Returns the end of its operation; nullopt if the rest was submitted.
+std::optional<TransferQueue::End> TransferQueue::take(const Completion& done) {
+  --under_way_;
+  Lane& lane = lanes_[done.tag];
+  End end{done.tag};
+  try {
+    if (!advance(lane, done.result)) {
+      submit(lane);
+      return std::nullopt;
+    }
+  } catch (const Fault&) {
+    end.fault = std::current_exception();
+  }
+  free_.push_back(done.tag);
+  return end;
 }
 
 // Returns whether the operation is complete after `result`. If not, shortens the lane's operation to the part that is left.
@@ -61,25 +85,27 @@ bool TransferQueue::advance(Lane& lane, int64_t result) {
 
 // Handles a result without progress. Throws Fault if a retry cannot help or was the last one; else pauses before the next one.
 void TransferQueue::count_retry(Lane& lane, int64_t result) {
-  const bool is_read = direction_ == IoDirection::read;
+  const bool is_read = lane.operation.direction == IoDirection::read;
   const bool is_last = ++lane.retries > kMaxRetries;
   if (result < 0 && (!is_transient(result) || is_last)) {
-    io_fault(context_.files, is_read ? "read" : "write", context_.path, result, context_.bytes);
+    io_fault(context_.files, is_read ? "read" : "write", *lane.path, result, context_.bytes);
   }
   if (is_read && (result == 0 || is_last)) {
     fault(
         "'{}' was truncated while it was in use: bytes {} to {} are needed, but it now ends before them. Restore it and start "
         "again. To change a file that is in use, write a new file and rename it",
-        context_.path, lane.operation.offset, lane.operation.offset + lane.needed);
+        *lane.path, lane.operation.offset, lane.operation.offset + lane.needed);
   }
-  if (is_last) io_fault(context_.files, "write", context_.path, -EAGAIN, context_.bytes);
+  if (is_last) io_fault(context_.files, "write", *lane.path, -EAGAIN, context_.bytes);
   pause_before_retry(lane.retries);
 }
 
 void transfer(const TransferContext& context, File& file, const FileOperation& operation) {
   if (operation.bytes == 0) return;
-  TransferQueue queue(context, file, operation.direction, 1);
-  queue.start(queue.take_lane(), operation.offset, operation.memory, operation.bytes, operation.bytes);
+  TransferQueue queue(context, file, 1);
+  FileOperation mine = operation;
+  mine.tag = queue.take_lane();
+  queue.start(mine, operation.bytes);
   queue.finish_one();
 }
 

@@ -1,6 +1,8 @@
 // Operations under way on one file. Short counts are continued and transient errors are retried.
 #pragma once
 
+#include <exception>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,11 +18,11 @@ struct TransferContext {
 };
 
 // Runs up to `depth` operations at once, each in a lane of its own. A lane is a number in [0, depth) that belongs to one
-// operation from take_lane() to finish_one(). Callers use the number to give each operation its own memory.
+// operation from take_lane() until its end is returned. Callers use the number to give each operation its own memory.
 // Threads: one at a time.
 class TransferQueue {
  public:
-  TransferQueue(const TransferContext& context, File& file, IoDirection direction, int depth);
+  TransferQueue(const TransferContext& context, File& file, int depth);
   // Waits for the operations under way, so that the caller may free their memory.
   ~TransferQueue();
   TransferQueue(const TransferQueue&) = delete;
@@ -31,27 +33,37 @@ class TransferQueue {
   // Returns a free lane; the caller then calls start() with it. Requires that the queue is not full.
   int take_lane();
 
-  // Starts to move the bytes [offset, offset + bytes), which are aligned as the file requires. A read is complete when its first
-  // `needed` bytes have arrived, because its last block may reach past the end of the file.
-  void start(int lane, int64_t offset, std::byte* memory, int64_t bytes, int64_t needed);
-  // Waits until an operation has moved its needed bytes. Returns its lane, which is free again.
-  // Throws: Fault if an operation fails, or if the file ends before the needed bytes.
+  // Starts an operation, whose tag is its lane. A read is complete when its first `needed` bytes have arrived, because its last
+  // block may reach past the end of the file. `path` is that of the part of a striped file, for messages; null means the
+  // context's.
+  void start(const FileOperation& operation, int64_t needed, const std::string* path = nullptr);
+  // The end of an operation: its lane, which is free again, and the Fault if it failed or the file ends before the needed bytes.
+  struct End {
+    int lane = 0;
+    std::exception_ptr fault = nullptr;
+  };
+  // Waits until an operation has moved its needed bytes or has failed.
+  End wait_one();
+  // Returns the end of an operation that has one already, else nullopt. It pauses only before a retry.
+  std::optional<End> poll_one();
+  // As wait_one(), but returns the lane and throws the Fault.
   int finish_one();
 
  private:
   struct Lane {
     FileOperation operation;  // the part that is still to be moved
     int64_t needed = 0;       // bytes of this part that must arrive
-    int retries = 0;          // retries in a row without progress
+    const std::string* path = nullptr;
+    int retries = 0;  // retries in a row without progress
   };
 
   void submit(const Lane& lane);
+  std::optional<End> take(const Completion& done);
   bool advance(Lane& lane, int64_t result);
   void count_retry(Lane& lane, int64_t result);
 
   const TransferContext context_;
   File& file_;
-  const IoDirection direction_;
   std::vector<Lane> lanes_;
   std::vector<int> free_;
   int under_way_ = 0;

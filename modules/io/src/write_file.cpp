@@ -24,7 +24,7 @@ class Writer {
         alignment_(file.alignment()),
         source_(source),
         scratch_(kDepth * kBlock),
-        queue_(context, file, IoDirection::write, kDepth) {}
+        queue_(context, file, kDepth) {}
 
   void write_all(int64_t start) {
     write_blocks(start, bytes_);
@@ -49,12 +49,13 @@ class Writer {
     }
     const bool is_aligned = reinterpret_cast<uintptr_t>(given.data()) % static_cast<uintptr_t>(alignment_) == 0;
     if (is_aligned && whole == count) {
-      queue_.start(lane, offset, const_cast<std::byte*>(given.data()), count, count);  // NOLINT: a write does not change it
+      auto* memory = const_cast<std::byte*>(given.data());  // NOLINT: a write does not change it
+      queue_.start({IoDirection::write, offset, memory, count, lane}, count);
       return;
     }
     if (given.data() != scratch) std::memmove(scratch, given.data(), given.size());
     std::memset(scratch + count, 0, static_cast<size_t>(whole - count));
-    queue_.start(lane, offset, scratch, whole, whole);
+    queue_.start({IoDirection::write, offset, scratch, whole, lane}, whole);
   }
 
   const int64_t bytes_, alignment_;

@@ -5,7 +5,7 @@
 
 #include "ckpt/support/bag.h"
 #include "folder/store.h"
-#include "io/fault_fs.h"
+#include "io/faults/fault_fs.h"
 #include "load/loader.h"
 #include "save/saver.h"
 #include "support/message.h"

@@ -6,7 +6,7 @@
 
 #include "format/index.h"
 #include "io/content.h"
-#include "io/fault_fs.h"
+#include "io/faults/fault_fs.h"
 #include "zt/io/hash.h"
 
 namespace zt::ckpt {

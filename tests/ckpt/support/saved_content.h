@@ -5,8 +5,8 @@
 
 #include "bag.h"
 #include "folder/store.h"
-#include "io/fault_fs.h"
-#include "io/outcome.h"
+#include "io/faults/fault_fs.h"
+#include "io/faults/outcome.h"
 
 namespace zt::test {
 

@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,11 @@ class File {
   virtual void submit(const FileOperation& operation) = 0;
   // Waits until an operation ends. Returns its tag and result. Operations end in any order. Requires an operation under way.
   virtual Completion wait() = 0;
+  // Returns what wait() would return, if an operation has ended; else nullopt, at once.
+  virtual std::optional<Completion> poll() = 0;
+  // Keeps `memory` in place for the life of the file, which saves work in each operation within it. Call it once, with no
+  // operation under way. Returns 0, or -errno if the system refuses it (-ENOMEM: RLIMIT_MEMLOCK); operations work all the same.
+  virtual int pin(std::span<std::byte> memory) = 0;
 
   // Returns the size in bytes, or -errno.
   virtual int64_t size() = 0;
@@ -60,6 +67,8 @@ enum class Access : uint8_t {
   read,
   create,   // writes a new file; -EEXIST if the name exists
   replace,  // empties or creates the file and writes to it; -EBUSY while another writer has it open with `replace`
+  scratch,  // reads and writes a new file in the folder of the path. It has no name once it is open: nothing of it is left when
+            // the process ends, however it ends
 };
 
 enum class Caching : uint8_t {
@@ -99,6 +108,9 @@ class FileSystem {
 
   // Opens a regular file; any other kind of entry is an error. Never blocks.
   virtual Opened open(const std::string& path, const OpenOptions& options) = 0;
+  // Joins open files of this file system, with no operation under way, to one with a single queue. Block i of `block` bytes lies
+  // in file i % files.size(). An operation does not cross the border of a block. `depth` is as in OpenOptions.
+  virtual std::unique_ptr<File> stripe(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) = 0;
   // Returns 0 or -errno; -EEXIST if the name exists.
   virtual int make_folder(const std::string& path) = 0;
   // Renames a file or folder atomically; replaces a file with the name `to`. Returns 0 or -errno.

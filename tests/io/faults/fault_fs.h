@@ -50,6 +50,7 @@ class FaultFs : public FileSystem {
   std::unique_ptr<FaultFs> after_crash(const Crash& crash) const;
 
   Opened open(const std::string& path, const OpenOptions& options) override;
+  std::unique_ptr<File> stripe(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) override;
   int make_folder(const std::string& path) override;
   int rename(const std::string& from, const std::string& to) override;
   int remove(const std::string& path) override;

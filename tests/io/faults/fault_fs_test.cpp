@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <set>
 
-#include "content.h"
+#include "io/content.h"
 
 namespace zt::io {
 

@@ -21,7 +21,8 @@ struct FaultFs::State {
 
   // Counts a call and returns its trouble. Throws: Death.
   Trouble count(const std::string& call);
-  int64_t free_bytes() const { return options.capacity - bytes_in(*root); }
+  std::vector<std::weak_ptr<MemoryFile>> unnamed;  // open files of Access::scratch
+  int64_t free_bytes() const;
 };
 
 // One counted call. Holds the lock of the state while it lives.
@@ -35,5 +36,6 @@ struct Call {
 
 std::unique_ptr<File> make_fault_file(std::shared_ptr<FaultFs::State> state, std::shared_ptr<MemoryFile> file, std::string path,
                                       const OpenOptions& options);
+std::unique_ptr<File> stripe_fault_files(std::vector<std::unique_ptr<File>> files, int64_t block, int depth);
 
 }  // namespace zt::io

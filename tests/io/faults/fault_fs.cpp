@@ -63,6 +63,14 @@ Trouble FaultFs::State::count(const std::string& call) {
   throw Death{};
 }
 
+int64_t FaultFs::State::free_bytes() const {
+  int64_t used = bytes_in(*root);
+  for (const auto& file : unnamed) {
+    if (const auto open = file.lock()) used += static_cast<int64_t>(open->now.size());
+  }
+  return options.capacity - used;
+}
+
 FaultFs::FaultFs(const FaultFsOptions& options) : state_(std::make_shared<State>()) {
   state_->options = options;
 }
@@ -101,6 +109,7 @@ Opened FaultFs::open(const std::string& path, const OpenOptions& options) {
   Place place = find(state_->root, path);
   if (place.error != 0) return {nullptr, place.error};
   if (place.node.folder) return {nullptr, -EISDIR};
+  if (options.access == Access::scratch) return {make_fault_file(state_, std::make_shared<MemoryFile>(), path, options), 0};
   if (!place.node.file && options.access == Access::read) return {nullptr, -ENOENT};
   if (place.node.file && options.access == Access::create) return {nullptr, -EEXIST};
   if (place.node.file && options.access == Access::replace) {
@@ -112,6 +121,10 @@ Opened FaultFs::open(const std::string& path, const OpenOptions& options) {
     place.folder->change({{place.name, place.node}});
   }
   return {make_fault_file(state_, place.node.file, path, options), 0};
+}
+
+std::unique_ptr<File> FaultFs::stripe(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) {
+  return stripe_fault_files(std::move(files), block, depth);
 }
 
 int FaultFs::make_folder(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <stdexcept>
 
 #include "fault_state.h"
@@ -22,6 +23,7 @@ class FaultFile : public File {
         access_(options.access),
         depth_(static_cast<size_t>(options.depth)) {
     if (access_ == Access::replace) file_->is_locked = true;
+    if (access_ == Access::scratch) state_->unnamed.push_back(file_);
   }
 
   // Aborts if operations are under way: their memory may be freed too early, which a test would find only by chance.
@@ -34,6 +36,7 @@ class FaultFile : public File {
     }
   }
 
+  void set_depth(int depth) { depth_ = static_cast<size_t>(depth); }
   int64_t alignment() const override { return alignment_; }
 
   void submit(const FileOperation& operation) override {
@@ -47,11 +50,19 @@ class FaultFile : public File {
   Completion wait() override {
     const Call call(*state_, "wait " + path_);
     if (pending_.empty()) throw std::logic_error(path_ + ": nothing is under way");
-    const auto chosen = pending_.begin() + static_cast<int64_t>(state_->random() % pending_.size());
-    Pending next = *chosen;
-    pending_.erase(chosen);
-    if (call.trouble.what != Trouble::What::nothing) next.trouble = call.trouble;
-    return {next.operation.tag, perform(next)};
+    return complete(call);
+  }
+
+  // Half of the calls find that nothing has ended.
+  std::optional<Completion> poll() override {
+    const Call call(*state_, "poll " + path_);
+    if (pending_.empty() || state_->random() % 2 == 0) return std::nullopt;
+    return complete(call);
+  }
+
+  int pin(std::span<std::byte> /*memory*/) override {
+    const Call call(*state_, "pin " + path_);
+    return call.error;
   }
 
   int64_t size() override {
@@ -82,6 +93,14 @@ class FaultFile : public File {
     FileOperation operation;
     Trouble trouble;
   };
+
+  Completion complete(const Call& call) {
+    const auto chosen = pending_.begin() + static_cast<int64_t>(state_->random() % pending_.size());
+    Pending next = *chosen;
+    pending_.erase(chosen);
+    if (call.trouble.what != Trouble::What::nothing) next.trouble = call.trouble;
+    return {next.operation.tag, perform(next)};
+  }
 
   int64_t length() const { return static_cast<int64_t>(file_->now.size()); }
 
@@ -130,11 +149,64 @@ class FaultFile : public File {
   const std::string path_;
   const int64_t alignment_;
   const Access access_;
-  const size_t depth_;
+  size_t depth_;
   std::vector<Pending> pending_;
 };
 
+// Files that FaultFs::stripe joined. Each call counts as one of the file that it reaches.
+class StripedFaultFile : public File {
+ public:
+  StripedFaultFile(std::vector<std::unique_ptr<File>> files, int64_t block, int depth)
+      : files_(std::move(files)), block_(block), depth_(static_cast<size_t>(depth)) {}
+
+  int64_t alignment() const override { return files_.front()->alignment(); }
+
+  void submit(const FileOperation& operation) override {
+    const auto count = static_cast<int64_t>(files_.size());
+    const int64_t number = operation.offset / block_;
+    if (files_.size() > 1 && operation.offset % block_ + operation.bytes > block_) throw std::logic_error("crosses a block");
+    if (under_way_.size() == depth_) throw std::logic_error("more operations under way than the striped file was opened for");
+    FileOperation part = operation;
+    if (files_.size() > 1) part.offset = number / count * block_ + operation.offset % block_;
+    const auto file = static_cast<size_t>(number % count);
+    under_way_[operation.tag] = file;
+    files_[file]->submit(part);
+  }
+
+  Completion wait() override {
+    const Completion done = files_[under_way_.begin()->second]->wait();
+    under_way_.erase(done.tag);
+    return done;
+  }
+
+  std::optional<Completion> poll() override {
+    for (const auto& file : files_) {
+      const auto done = file->poll();
+      if (done) under_way_.erase(done->tag);
+      if (done) return done;
+    }
+    return std::nullopt;
+  }
+
+  int pin(std::span<std::byte> memory) override { return files_.front()->pin(memory); }
+  int64_t size() override { throw std::logic_error("a striped file has no size"); }
+  int truncate(int64_t /*bytes*/) override { throw std::logic_error("a striped file is not truncated"); }
+  int reserve(int64_t /*bytes*/) override { throw std::logic_error("a striped file is not reserved"); }
+  int sync() override { throw std::logic_error("a striped file is not synced"); }
+
+ private:
+  const std::vector<std::unique_ptr<File>> files_;
+  const int64_t block_;
+  const size_t depth_;
+  std::map<int, size_t> under_way_;  // the file of each tag
+};
+
 }  // namespace
+
+std::unique_ptr<File> stripe_fault_files(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) {
+  for (const auto& file : files) dynamic_cast<FaultFile&>(*file).set_depth(depth);
+  return std::make_unique<StripedFaultFile>(std::move(files), block, depth);
+}
 
 std::unique_ptr<File> make_fault_file(std::shared_ptr<FaultFs::State> state, std::shared_ptr<MemoryFile> file, std::string path,
                                       const OpenOptions& options) {

@@ -1,0 +1,44 @@
+// The Lua binding of the module.
+#include "files/disk_speed.h"
+#include "zt/base/options.h"
+#include "zt/io/posix_fs.h"
+#include "zt/lua/state.h"
+
+namespace zt::offload {
+
+namespace {
+
+std::string multiple_of_pages(const int64_t& bytes) {
+  if (bytes > 0 && bytes % io::kSwapAlignment == 0) return {};
+  return fmt::format("must be a multiple of {} bytes, got {}", io::kSwapAlignment, bytes);
+}
+
+const auto kDiskTest = Schema<DiskTest>("offload.measure_disk")
+                           .required("folder", &DiskTest::folder, "the folders over which the file is striped",
+                                     [](const auto& folders) { return folders.empty() ? "must name a folder" : ""; })
+                           .optional("size", &DiskTest::size, "bytes of the file", at_least(1))
+                           .optional("block", &DiskTest::block, "bytes of one operation", multiple_of_pages)
+                           .optional("depth", &DiskTest::depth, "operations under way at once", between(1, 4096))
+                           .optional("direct", &DiskTest::direct, "bypass the page cache where the file system can do so")
+                           .optional("seconds", &DiskTest::seconds, "seconds of each of the three measurements", above(0));
+
+// offload.measure_disk{folder = {"/nvme0"}, block = 2^22, depth = 8}
+int measure(lua_State* L) {
+  const DiskTest test = kDiskTest.parse(lua::check_value(L, 1));
+  io::PosixFs files(lua::world(L));
+  const DiskSpeed speed = measure_disk(files, test);
+  lua::push(L, Value(Value::Table{{"read", speed.read},
+                                  {"write", speed.write},
+                                  {"mixed", speed.mixed},
+                                  {"direct", speed.is_direct},
+                                  {"pinned", speed.is_pinned}}));
+  return 1;
+}
+
+}  // namespace
+
+}  // namespace zt::offload
+
+ZT_LUA_MODULE(offload) {
+  module.function<zt::offload::measure>("measure_disk");
+}
