@@ -1,11 +1,10 @@
 #include "residency.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
-#include "intervals.h"
 #include "zt/base/error.h"
+#include "zt/program/intervals.h"
 
 namespace zt::zero {
 
@@ -61,9 +60,15 @@ struct ReuseRule {
   }
 };
 
+std::vector<int64_t> sizes_of(const ModelInfo& model) {
+  std::vector<int64_t> sizes;
+  for (const UnitInfo& unit : model.units) sizes.push_back(unit.numel);
+  return sizes;
+}
+
 // Returns the intervals in which units are whole, sorted by their first action.
-std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, const std::vector<UnitUse>& uses,
-                                            const ModelInfo& model, const Residency& residency) {
+std::vector<MemoryInterval> intervals_of(const std::vector<Action>& actions, const std::vector<UnitUse>& uses,
+                                         const ModelInfo& model, const Residency& residency) {
   std::vector<std::vector<int>> read;
   for (size_t index = 0; index < uses.size(); ++index) {
     read.push_back(uses[index].params_read);
@@ -73,32 +78,7 @@ std::vector<ResidencyInterval> intervals_of(const std::vector<Action>& actions, 
       misuse("zero.shard: action {} ({}) needs {} elements of sharded parameters whole at once, but max_live is {}: raise it",
              index, action_text(actions[index]), elements, residency.max_live);
   }
-  std::vector<int64_t> sizes;
-  for (const UnitInfo& unit : model.units) sizes.push_back(unit.numel);
-  return intervals_in_memory(read, sizes, {ReuseRule{actions, uses, model, residency}, residency.max_live});
-}
-
-// Returns the actions before which UNSHARDs are inserted, by interval. An UNSHARD is placed at the begin of the interval that is
-// `prefetch` intervals earlier, but after the unit's own previous interval, and only where `max_live` leaves room for the unit.
-// The intervals are sorted by `first`, and keep the bound without being lengthened.
-std::vector<int> unshard_places(const std::vector<ResidencyInterval>& intervals, size_t actions, const ModelInfo& model,
-                                const Residency& residency) {
-  std::vector<int64_t> live(actions, 0);  // by action: elements of the intervals placed so far that are whole
-  std::vector<int> places;
-  std::map<int, int> ends;  // by unit: end of its latest interval
-  for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
-    const ResidencyInterval& interval = intervals[k];
-    const auto [end, is_first] = ends.try_emplace(interval.item, -1);
-    const int wanted = std::max(intervals[std::max(0, k - residency.prefetch)].first, end->second + 1);
-    const int64_t size = model.units[interval.item].numel;
-    const auto has_room = [&](int index) { return residency.max_live <= 0 || live[index] + size <= residency.max_live; };
-    int place = interval.first;
-    while (place > wanted && has_room(place - 1)) --place;
-    for (int index = place; index <= interval.last; ++index) live[index] += size;
-    places.push_back(place);
-    end->second = interval.last;
-  }
-  return places;
+  return intervals_in_memory(read, sizes_of(model), {ReuseRule{actions, uses, model, residency}, residency.max_live});
 }
 
 }  // namespace
@@ -106,7 +86,7 @@ std::vector<int> unshard_places(const std::vector<ResidencyInterval>& intervals,
 std::vector<Action> insert_residency(std::vector<Action> actions, const ModelInfo& model, const Residency& residency) {
   const auto uses = uses_of(actions, model, residency.plans);
   const auto intervals = intervals_of(actions, uses, model, residency);
-  const auto places = unshard_places(intervals, actions.size(), model, residency);
+  const auto places = earliest_places(intervals, sizes_of(model), actions.size(), {residency.max_live, residency.prefetch});
   std::vector<std::vector<Action>> before(actions.size()), after(actions.size());
   for (size_t k = 0; k < intervals.size(); ++k) {
     const int unit = intervals[k].item;

@@ -1,5 +1,5 @@
-// intervals_in_memory: what is in memory when, under a bound.
-#include "residency/intervals.h"
+// What is in memory when, under a bound, and how early it is loaded.
+#include "zt/program/intervals.h"
 
 #include <gtest/gtest.h>
 
@@ -14,24 +14,22 @@
 namespace zt::test {
 namespace {
 
-using zero::intervals_in_memory;
-using zero::ResidencyInterval;
 using Uses = std::vector<std::vector<int>>;
 
 TEST(Intervals, AnItemStaysWithoutABound) {
-  EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {}), (std::vector<ResidencyInterval>{{0, 0, 2}, {1, 1, 4}}));
+  EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {}), (std::vector<MemoryInterval>{{0, 0, 2}, {1, 1, 4}}));
 }
 
 TEST(Intervals, AnItemLeavesIfItMayNotStay) {
   const auto near = [](int, int from, int to) { return to - from < 3; };
   EXPECT_EQ(intervals_in_memory({{0}, {1}, {0}, {}, {1}}, {5, 5}, {.may_stay = near}),
-            (std::vector<ResidencyInterval>{{0, 0, 2}, {1, 1, 1}, {1, 4, 4}}));
+            (std::vector<MemoryInterval>{{0, 0, 2}, {1, 1, 1}, {1, 4, 4}}));
 }
 
 TEST(Intervals, TheItemWithTheFarthestNextUseLeaves) {
   // At action 2 there is room for two of three items. Item 0 is used again before item 1.
   EXPECT_EQ(intervals_in_memory({{0}, {1}, {2}, {0}, {1}}, {1, 1, 1}, {.bound = 2}),
-            (std::vector<ResidencyInterval>{{0, 0, 3}, {1, 1, 1}, {2, 2, 2}, {1, 4, 4}}));
+            (std::vector<MemoryInterval>{{0, 0, 3}, {1, 1, 1}, {2, 2, 2}, {1, 4, 4}}));
 }
 
 TEST(Intervals, ItemsOfOneActionMustFit) {
@@ -91,17 +89,50 @@ TEST(Intervals, EveryUseIsCoveredUnderTheBound) {
     }
     bound += 1 + below(10);
     const auto found = intervals_in_memory(uses, sizes, {.bound = bound});
-    EXPECT_TRUE(std::ranges::is_sorted(found, {}, &ResidencyInterval::first));
+    EXPECT_TRUE(std::ranges::is_sorted(found, {}, &MemoryInterval::first));
     for (int action = 0; action < static_cast<int>(uses.size()); ++action) {
       int64_t held = 0;
       std::multiset<int> there;
-      for (const ResidencyInterval& interval : found) {
+      for (const MemoryInterval& interval : found) {
         if (interval.first > action || interval.last < action) continue;
         held += sizes[static_cast<size_t>(interval.item)];
         there.insert(interval.item);
       }
       EXPECT_LE(held, bound);
       for (const int item : uses[static_cast<size_t>(action)]) EXPECT_EQ(there.count(item), 1U);
+    }
+  }
+}
+
+TEST(Places, AreAsEarlyAsTheBoundAllows) {
+  const std::vector<MemoryInterval> intervals{{0, 0, 1}, {1, 2, 2}, {2, 4, 5}, {0, 5, 6}};
+  EXPECT_EQ(earliest_places(intervals, {1, 1, 1}, 7, {}), (std::vector<int>{0, 0, 0, 2}));
+  EXPECT_EQ(earliest_places(intervals, {1, 1, 1}, 7, {.ahead = 1}), (std::vector<int>{0, 0, 2, 4}));
+  EXPECT_EQ(earliest_places(intervals, {1, 1, 1}, 7, {.ahead = 0}), (std::vector<int>{0, 2, 4, 5}));
+  EXPECT_EQ(earliest_places(intervals, {1, 1, 1}, 7, {.bound = 2}), (std::vector<int>{0, 0, 2, 3}));
+  EXPECT_EQ(earliest_places(intervals, {1, 2, 1}, 7, {.bound = 2}), (std::vector<int>{0, 2, 3, 3}));
+}
+
+TEST(Places, KeepTheBound) {
+  std::mt19937 random(9);
+  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int64_t> sizes(static_cast<size_t>(1 + below(6)));
+    for (int64_t& size : sizes) size = 1 + below(9);
+    Uses uses(static_cast<size_t>(1 + below(20)));
+    for (auto& needed : uses) needed = {below(static_cast<int>(sizes.size()))};
+    const int64_t bound = 9 + below(10);
+    const auto found = intervals_in_memory(uses, sizes, {.bound = bound});
+    const auto places = earliest_places(found, sizes, uses.size(), {.bound = bound});
+    for (int action = 0; action < static_cast<int>(uses.size()); ++action) {
+      int64_t held = 0;
+      std::set<int> there;
+      for (size_t k = 0; k < found.size(); ++k) {
+        if (places[k] > action || found[k].last < action) continue;
+        held += sizes[static_cast<size_t>(found[k].item)];
+        EXPECT_TRUE(there.insert(found[k].item).second) << "an item is loaded twice";
+      }
+      EXPECT_LE(held, bound);
     }
   }
 }

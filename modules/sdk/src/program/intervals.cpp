@@ -1,12 +1,13 @@
-#include "intervals.h"
+#include "zt/program/intervals.h"
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 
 #include "zt/base/error.h"
 
-namespace zt::zero {
+namespace zt {
 
 namespace {
 
@@ -21,7 +22,7 @@ class Planner {
     }
   }
 
-  std::vector<ResidencyInterval> plan() {
+  std::vector<MemoryInterval> plan() {
     for (int action = 0; action < static_cast<int>(uses_.size()); ++action) {
       const auto& items = uses_[static_cast<size_t>(action)];
       const std::set<int> needed(items.begin(), items.end());
@@ -72,14 +73,34 @@ class Planner {
   std::vector<std::vector<int>> of_item_;  // by item: the actions that use it and are still to come, descending
   std::vector<int> latest_;                // by item: its latest interval
   std::set<int> in_memory_;
-  std::vector<ResidencyInterval> intervals_;
+  std::vector<MemoryInterval> intervals_;
 };
 
 }  // namespace
 
-std::vector<ResidencyInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
-                                                   const IntervalRules& rules) {
+std::vector<MemoryInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
+                                                const IntervalRules& rules) {
   return Planner(uses, sizes, rules).plan();
 }
 
-}  // namespace zt::zero
+std::vector<int> earliest_places(const std::vector<MemoryInterval>& intervals, const std::vector<int64_t>& sizes, size_t actions,
+                                 const PlaceRules& rules) {
+  std::vector<int64_t> held(actions, 0);  // by action: the sum of the sizes of the intervals placed so far
+  std::vector<int> places;
+  std::map<int, int> ends;  // by item: end of its latest interval
+  for (int k = 0; k < static_cast<int>(intervals.size()); ++k) {
+    const MemoryInterval& interval = intervals[static_cast<size_t>(k)];
+    const auto [end, is_first] = ends.try_emplace(interval.item, -1);
+    const int ahead = rules.ahead < 0 ? 0 : intervals[static_cast<size_t>(std::max(0, k - rules.ahead))].first;
+    const int64_t size = sizes[static_cast<size_t>(interval.item)];
+    const auto has_room = [&](int action) { return rules.bound <= 0 || held[static_cast<size_t>(action)] + size <= rules.bound; };
+    int place = interval.first;
+    while (place > std::max(ahead, end->second + 1) && has_room(place - 1)) --place;
+    for (int action = place; action <= interval.last; ++action) held[static_cast<size_t>(action)] += size;
+    places.push_back(place);
+    end->second = interval.last;
+  }
+  return places;
+}
+
+}  // namespace zt

@@ -5,12 +5,12 @@
 #include <functional>
 #include <vector>
 
-namespace zt::zero {
+namespace zt {
 
 // The actions from `first` to `last`, during which an item is in memory.
-struct ResidencyInterval {
+struct MemoryInterval {
   int item = 0, first = 0, last = 0;
-  bool operator==(const ResidencyInterval&) const = default;
+  bool operator==(const MemoryInterval&) const = default;
 };
 
 struct IntervalRules {
@@ -23,7 +23,18 @@ struct IntervalRules {
 // use where it is not in memory. If there is no room, the item whose next use is farthest leaves first; for items of equal size
 // no other rule loads less often. Pure. Throws Misuse if the items of one action exceed the bound. L. A. Belady: A study of
 // replacement algorithms for a virtual-storage computer. IBM Systems Journal 5, 1966.
-std::vector<ResidencyInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
-                                                   const IntervalRules& rules);
+std::vector<MemoryInterval> intervals_in_memory(const std::vector<std::vector<int>>& uses, const std::vector<int64_t>& sizes,
+                                                const IntervalRules& rules);
 
-}  // namespace zt::zero
+struct PlaceRules {
+  int64_t bound = 0;  // as of IntervalRules
+  // An item is loaded at the earliest at the begin of the interval that is so many intervals before its own; -1: at any action.
+  int ahead = -1;
+};
+
+// Returns by interval the action before which its item is loaded: as early as the rules allow, and after the item's own interval
+// before. The intervals are as intervals_in_memory returns them for the same sizes and bound. `actions`: their number. Pure.
+std::vector<int> earliest_places(const std::vector<MemoryInterval>& intervals, const std::vector<int64_t>& sizes, size_t actions,
+                                 const PlaceRules& rules);
+
+}  // namespace zt
