@@ -271,5 +271,40 @@ TEST(Play, TransfersThatShareALinkTakeLonger) {
   EXPECT_DOUBLE_EQ(end({0, 1}), 6);
 }
 
+// An action that moves the gradient of its unit beside the rank, on a queue.
+Action moving(int unit, const char* queue) {
+  static const KindId id = [] {
+    Kind kind{"PLAY_MOVE", Index::unit, false, "moves a gradient", [](const Action& action, const ModelInfo&) {
+                return Resources{{{resource::grad, action.target}}, {}};
+              }};
+    kind.role = Role::movement;
+    kind.queue = [](const Action& action) { return action.attr("queue", ""); };
+    return register_kind(std::move(kind));
+  }();
+  return {.kind = id, .target = unit, .attrs = {{"queue", queue}}};
+}
+
+// Works of a queue run one after the other, beside the rank. An action that touches what they move waits.
+TEST(Play, MovesDataOnQueues) {
+  const ModelInfo model = chain(2);
+  const Action backward = layer(Kinds::get().backward, 3, 0), sum = parse_action("REDUCE_GRAD 2");
+  const auto time = [](double move) {
+    return [move](int, int step, size_t) { return step < 2 ? ActionTime{0, move} : ActionTime{1, 0}; };
+  };
+  const auto end = [&](const char* queue, Waiting waiting) {
+    RankProgram program = base_program(model, Mode::train, 1), other = program;
+    program.actions = {moving(1, "file"), moving(2, queue), backward, sum};
+    other.actions = {moving(2, "file"), moving(3, "file"), sum};
+    const PlayedRanks played = played_ranks(model, MeshShape({{"dp", 2}}, 2), {&program, &other});
+    const PlayResult result = play(played, model, {.waiting = waiting, .time = time(3)});
+    EXPECT_TRUE(result.errors.empty());
+    EXPECT_DOUBLE_EQ(result.lines[1].end, waiting == Waiting::at_once ? 7 : 4) << "a queue of its own";
+    return result.lines[0].end;
+  };
+  EXPECT_DOUBLE_EQ(end("file", Waiting::when_needed), 7);
+  EXPECT_DOUBLE_EQ(end("copy", Waiting::when_needed), 4);
+  EXPECT_DOUBLE_EQ(end("file", Waiting::at_once), 8);
+}
+
 }  // namespace
 }  // namespace zt::test

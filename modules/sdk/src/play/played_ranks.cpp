@@ -129,7 +129,12 @@ class LinkNumbering {
     const PlayedRank& rank = played_.ranks[played];
     auto& calls = played_.calls.emplace_back();
     auto& messages = played_.messages.emplace_back();
+    auto& queued = played_.queued.emplace_back();
+    std::map<std::string, int> queues;  // of this rank, by name
     for (const Action& action : rank.program->actions) {
+      const std::string queue = queue_of(action);
+      queued.push_back(queue.empty() ? -1 : queues.try_emplace(queue, played_.queues).first->second);
+      if (queued.back() == played_.queues) ++played_.queues;
       auto& groups = calls.emplace_back();
       for (const auto& axes : communicators_of(action, model_)) {
         const int group = group_of(rank.rank, Coloring::view_of(axes, action));

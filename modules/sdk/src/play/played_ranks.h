@@ -50,6 +50,8 @@ struct PlayedRanks {
   // By played rank, then by action.
   std::vector<std::vector<std::vector<int>>> calls;             // indices of the groups that it communicates in, in order
   std::vector<std::vector<std::optional<PlayedEnd>>> messages;  // the end of a channel that it uses
+  std::vector<std::vector<int>> queued;                         // number of the queue on which its work runs; -1: none
+  int queues = 0;                                               // of all played ranks
   std::vector<Refusal> errors;  // messages whose peer is not another rank of the group, or whose channel has no depth
 };
 

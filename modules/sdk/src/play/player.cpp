@@ -22,7 +22,7 @@ class Player {
         options_(options),
         groups_(played),
         channels_(played),
-        transfers_(played.groups.size() + played.channels.size()) {
+        transfers_(played.groups.size() + played.channels.size() + static_cast<size_t>(played.queues)) {
     for (int index = 0; index < static_cast<int>(played.ranks.size()); ++index) {
       RankState& rank = ranks_.emplace_back();
       rank.size = static_cast<int>(played.ranks[index].program->actions.size());
@@ -106,7 +106,18 @@ class Player {
     rank.now += time.compute;
     rank.begun = true;
     if (end) pass_message(index, step, *end, time);
+    if (const int queue = played_.queued[index][step]; queue >= 0) move_data(index, step, queue, time);
     return true;
+  }
+
+  // Starts the work of an action on a queue of the rank.
+  void move_data(int index, int step, int queue, const ActionTime& time) {
+    RankState& rank = ranks_[index];
+    rank.posted = waits(index, step);
+    const int work = rank.posted ? -1 : rank.works.add(step);
+    const int lane = static_cast<int>(played_.groups.size() + played_.channels.size()) + queue;
+    transfers_.add({lane, rank.now, time.transfer, {}, {index}},
+                   [=, this](const PlaySpan& span) { finish(index, step, work, span); });
   }
 
   bool await_message(int index, int step, const PlayedEnd& end) {

@@ -24,7 +24,8 @@ struct LinkUse {
 
 struct ActionTime {
   double compute = 0;   // seconds on the rank itself
-  double transfer = 0;  // seconds of each of its calls, from the moment at which all ranks of the communicator have arrived
+  double transfer = 0;  // seconds of each of its calls, from the moment at which all ranks of the communicator have arrived; of
+                        // an action with a queue, of its work there
   LinkUse use = {};     // of the calls; without it they share no link, and take this time whatever else is under way
 };
 

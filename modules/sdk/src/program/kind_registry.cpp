@@ -194,6 +194,11 @@ std::optional<Message> message_of(const Action& action) {
   return message ? message(action) : std::nullopt;
 }
 
+std::string queue_of(const Action& action) {
+  const auto& queue = kind(action.kind).queue;
+  return queue ? queue(action) : std::string();
+}
+
 void AttributeRule::operator()(const Action& action, const RankProgram& program) const {
   const std::string& name = kind(action.kind).name;
   if (only_in_training && program.mode != Mode::train) misuse("{} belongs in a training program: remove it", name);

@@ -20,7 +20,8 @@ ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
   const double compute = measured.flops > 0 ? scale(cost.flops, measured.flops)
                                             : scale(static_cast<double>(cost.memory_bytes), measured.memory_bytes);
   return {measured.compute * compute,
-          measured.transfer * scale(static_cast<double>(cost.sent_bytes), static_cast<double>(measured.sent_bytes))};
+          measured.transfer * scale(static_cast<double>(cost.sent_bytes), static_cast<double>(measured.sent_bytes)) *
+              scale(static_cast<double>(cost.moved_bytes()), static_cast<double>(measured.moved_bytes))};
 }
 
 }  // namespace
@@ -47,6 +48,7 @@ ActionTime ActionTimes::of(int played, int step, size_t call) const {
     const LinkTime transfer = transfer_time(action, played, step, call, cost);
     time = {compute_seconds(action, cost), transfer.seconds, transfer.use};
   }
+  if (!queue_of(action).empty()) return time;  // the machine moves data beside the rank
   const bool may_overlap = !action.flag("wait") && role_of(action) != Role::compute && role_of(action) != Role::scalars;
   if (!costs_.hardware.overlaps && may_overlap) time = {time.compute + time.transfer};
   return time;
@@ -78,7 +80,25 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
   return computing + moving + machine.launch;
 }
 
+// The ranks of a machine share its disks and its way to the host.
+double ActionTimes::movement_seconds(const Action& action, const Cost& cost) const {
+  const Hardware& machine = costs_.hardware;
+  double seconds = 0;
+  const auto add = [&](int64_t bytes, double rate, const char* name) {
+    if (bytes == 0) return;
+    if (rate <= 0)
+      misuse("the costs{} have no {} for {}: measure it, or give hardware.{} in bytes per second", quoted(machine.name), name,
+             measured_name(action, plan_.model()), name);
+    seconds += static_cast<double>(bytes) * machine.ranks_per_machine / rate;
+  };
+  add(cost.file_read, machine.file_read, "file_read");
+  add(cost.file_written, machine.file_write, "file_write");
+  add(cost.copied, machine.host_copy, "host_copy");
+  return seconds;
+}
+
 LinkTime ActionTimes::transfer_time(const Action& action, int played, int step, size_t call, const Cost& cost) const {
+  if (!queue_of(action).empty()) return {movement_seconds(action, cost)};
   if (const auto message = message_of(action)) {
     if (!message->is_send) return {};
     return links_.message(played_.ranks[played].rank, message->axes, message->peer, cost.sent_bytes);

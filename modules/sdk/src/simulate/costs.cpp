@@ -43,6 +43,9 @@ Value to_value(const Hardware& hardware) {
                       {"across", to_value(hardware.across)},
                       {"ranks_per_machine", hardware.ranks_per_machine},
                       {"cards_per_machine", hardware.cards_per_machine},
+                      {"file_read", hardware.file_read},
+                      {"file_write", hardware.file_write},
+                      {"host_copy", hardware.host_copy},
                       {"efficiency", to_value(hardware.efficiency)},
                       {"launch", hardware.launch},
                       {"overlaps", hardware.overlaps},
@@ -90,6 +93,10 @@ void convert(const Value& value, const std::string& path, Hardware& out) {
             .optional("ranks_per_machine", &Hardware::ranks_per_machine, "ranks of one machine", at_least(1))
             .optional("cards_per_machine", &Hardware::cards_per_machine, "network cards of a machine; 0: as many as ranks",
                       at_least(0))
+            .optional("file_read", &Hardware::file_read, "bytes per second that a machine reads from its disks", at_least(0))
+            .optional("file_write", &Hardware::file_write, "bytes per second that a machine writes to its disks", at_least(0))
+            .optional("host_copy", &Hardware::host_copy, "bytes per second that a machine copies between host and devices",
+                      at_least(0))
             .optional("efficiency", &Hardware::efficiency, "{flops, memory, links}: the parts of these rates that are reached")
             .optional("launch", &Hardware::launch, "seconds of each action beside its operations and bytes", at_least(0))
             .optional("overlaps", &Hardware::overlaps, "whether transfers run beside computation")
@@ -107,11 +114,9 @@ std::string measured_name(const Action& action, const ModelInfo& model) {
 Value to_value(const Costs& costs) {
   Value::Table measured;
   for (const auto& [name, cost] : costs.measured) {
-    measured[name] = Value::Table{{"compute", cost.compute},
-                                  {"transfer", cost.transfer},
-                                  {"sent_bytes", cost.sent_bytes},
-                                  {"flops", cost.flops},
-                                  {"memory_bytes", cost.memory_bytes}};
+    measured[name] =
+        Value::Table{{"compute", cost.compute}, {"transfer", cost.transfer},         {"sent_bytes", cost.sent_bytes},
+                     {"flops", cost.flops},     {"memory_bytes", cost.memory_bytes}, {"moved_bytes", cost.moved_bytes}};
   }
   return Value::Table{{"version", kVersion}, {"hardware", to_value(costs.hardware)}, {"measured", std::move(measured)}};
 }
@@ -121,13 +126,15 @@ Costs parse_costs(const Value& value) {
                                  .optional("version", &CostsTable::version, "of the format: 1", between(kVersion, kVersion))
                                  .optional("hardware", &CostsTable::hardware, "the machine, for what was not measured")
                                  .optional("measured", &CostsTable::measured, "{compute, transfer, sent_bytes} by action");
-  static const auto entry = Schema<Costs::Measured>("costs.measured")
-                                .optional("compute", &Costs::Measured::compute, "seconds on the rank", at_least(0))
-                                .optional("transfer", &Costs::Measured::transfer, "seconds of communication", at_least(0))
-                                .optional("sent_bytes", &Costs::Measured::sent_bytes, "bytes that were sent", at_least(0))
-                                .optional("flops", &Costs::Measured::flops, "operations; 0: not known", at_least(0))
-                                .optional("memory_bytes", &Costs::Measured::memory_bytes,
-                                          "bytes that were read and written; 0: not known", at_least(0));
+  static const auto entry =
+      Schema<Costs::Measured>("costs.measured")
+          .optional("compute", &Costs::Measured::compute, "seconds on the rank", at_least(0))
+          .optional("transfer", &Costs::Measured::transfer, "seconds of communication", at_least(0))
+          .optional("sent_bytes", &Costs::Measured::sent_bytes, "bytes that were sent", at_least(0))
+          .optional("flops", &Costs::Measured::flops, "operations; 0: not known", at_least(0))
+          .optional("memory_bytes", &Costs::Measured::memory_bytes, "bytes that were read and written; 0: not known", at_least(0))
+          .optional("moved_bytes", &Costs::Measured::moved_bytes, "bytes that were read from files, written to files and copied",
+                    at_least(0));
   const CostsTable table = schema.parse(value);
   Costs costs{.hardware = table.hardware, .measured = {}};
   for (const auto& [name, cost] : table.measured) costs.measured[name] = entry.parse(cost);
@@ -146,6 +153,9 @@ std::string describe(const Hardware& hardware, const std::string& type) {
   add("links inside", hardware.inside.bandwidth, reached.links);
   add(fmt::format("across by {:.0f} card{} of", hardware.cards(), hardware.cards() == 1 ? "" : "s"), hardware.across.bandwidth,
       reached.links);
+  add("reads files at", hardware.file_read, 1);
+  add("writes files at", hardware.file_write, 1);
+  add("copies between host and devices at", hardware.host_copy, 1);
   const auto add_time = [&](double seconds, const char* of) {
     if (seconds > 0) text += fmt::format(", {:.3g} us {}", seconds * 1e6, of);
   };

@@ -32,6 +32,8 @@ const char* color_of(const std::string& kind, Role role) {
       return "#d65f5f";
     case Role::transfer:
       return "#d678b4";
+    case Role::movement:
+      return "#6f9f9c";
     case Role::scalars:
       return "#7a7a7a";
     default:

@@ -1,6 +1,7 @@
 #include "measure.h"
 
 #include <algorithm>
+#include <array>
 
 #include "simulate/action_times.h"
 #include "zt/process/trace.h"
@@ -46,12 +47,24 @@ struct Sum {
     total.sent_bytes += cost.sent_bytes;
     total.flops += cost.flops;
     total.memory_bytes += cost.memory_bytes;
+    total.moved_bytes += cost.moved_bytes;
     ++count;
   }
   Costs::Measured mean() const {
     const auto n = static_cast<double>(count);
-    return {total.compute / n, total.transfer / n, total.sent_bytes / count, total.flops / n, total.memory_bytes / n};
+    return {total.compute / n, total.transfer / n,     total.sent_bytes / count,
+            total.flops / n,   total.memory_bytes / n, total.moved_bytes / count};
   }
+};
+
+// Bytes per second of several actions.
+struct Rate {
+  double bytes = 0, seconds = 0;
+  void add(int64_t more, double in) {
+    bytes += static_cast<double>(more);
+    seconds += in;
+  }
+  double value() const { return seconds > 0 ? bytes / seconds : 0; }
 };
 
 std::map<std::string, Costs::Measured> means(const std::map<std::string, Sum>& sums) {
@@ -75,7 +88,7 @@ void CostMeter::run(Executor& executor, StepState& state) {
     const int64_t started = now_ns();
     executor.drain();
     const int64_t end = now_ns();
-    const bool is_own = !has_others || role_of(actions[i]) == Role::compute;
+    const bool is_own = (!has_others && queue_of(actions[i]).empty()) || role_of(actions[i]) == Role::compute;
     constexpr double kAtOnce = 0.1;  // less of the time after the start means that the action has waited by itself
     const bool is_async = seconds(started, end) > kAtOnce * seconds(begin, end);
     times_[i].compute.push_back(is_own ? seconds(begin, end) : is_async ? seconds(begin, started) : 0);
@@ -102,7 +115,7 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Co
     const Action& action = program.actions[i];
     const std::string name = measured_name(action, plan_.model());
     sums[name].add({median(times_[i].compute), median(times_[i].transfer), work[i].sent_bytes, work[i].flops,
-                    static_cast<double>(work[i].memory_bytes)});
+                    static_cast<double>(work[i].memory_bytes), work[i].moved_bytes()});
     if (message_of(action)) messages[name].insert(messages[name].end(), times_[i].compute.begin(), times_[i].compute.end());
   }
   auto measured = means(sums);
@@ -128,12 +141,18 @@ std::vector<Cost> CostMeter::work_of(const std::vector<Batch>& micro_batches) co
 Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured, const std::vector<Cost>& work) const {
   const RankProgram& program = plan_.main();
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
+  std::array<Rate, 3> moved;  // read from files, written to files, copied
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     const Costs::Measured& cost = measured.at(measured_name(action, plan_.model()));
     if (role_of(action) == Role::compute) {
       flops += work[i].flops;
       computing += cost.compute;
+    } else if (work[i].moved_bytes() > 0) {
+      const std::array bytes{work[i].file_read, work[i].file_written, work[i].copied};
+      for (size_t way = 0; way < bytes.size(); ++way) {  // of actions that move in several ways the parts are not known
+        if (bytes[way] == work[i].moved_bytes()) moved[way].add(bytes[way], cost.transfer);
+      }
     } else if (role_of(action) == Role::update) {
       updated += static_cast<double>(work[i].memory_bytes);
       updating += cost.compute;
@@ -147,6 +166,9 @@ Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured
   rates.source = "steps of this run";
   if (computing > 0 && flops > 0) rates.flops[float_type_name(program.precision.params)] = flops / computing;
   if (updating > 0) rates.memory_bandwidth = updated / updating;
+  rates.file_read = moved[0].value();
+  rates.file_write = moved[1].value();
+  rates.host_copy = moved[2].value();
   if (sending > 0) rates.inside = rates.across = {0, sent / sending};
   rates.overlaps = overlaps_;
   return rates;

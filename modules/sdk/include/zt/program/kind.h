@@ -27,9 +27,10 @@ enum class Role : uint8_t {
   residency,  // makes full parameters present, or frees them
   update,     // changes parameters and optimizer state
   transfer,   // moves values between ranks
+  movement,   // moves data between memories of a rank, and changes no value
 };
 constexpr auto words_of(Role) {
-  return std::array{"other", "scalars", "compute", "reduce", "residency", "update", "transfer"};
+  return std::array{"other", "scalars", "compute", "reduce", "residency", "update", "transfer", "movement"};
 }
 
 // One end of a message between two ranks. Messages of one channel arrive in the order in which they were sent; the actions at its
@@ -48,6 +49,10 @@ struct Cost {
   double flops = 0;          // floating-point operations
   int64_t memory_bytes = 0;  // read from and written to the device's memory
   int64_t sent_bytes = 0;    // sent to other ranks: of ring algorithms, 2 (W - 1) / W of an all_reduce over W ranks
+  int64_t file_read = 0, file_written = 0;  // bytes that it reads from files and writes to files
+  int64_t copied = 0;                       // bytes that it copies between the memories of device and host
+
+  int64_t moved_bytes() const { return file_read + file_written + copied; }
 };
 // Data from which costs follow.
 struct CostBasis {
@@ -88,6 +93,9 @@ struct Kind {
   std::function<std::optional<Message>(const Action&)> message = {};
   // Returns the work of an action, except for layers, whose work is counted. Null means none.
   std::function<Cost(const Action&, const CostBasis&)> cost = {};
+  // Returns the queue of the rank, such as "file", on which the work of an action runs beside the rank: works of a queue run one
+  // after the other. An action with a queue has no communicators. Null or an empty name means none.
+  std::function<std::string(const Action&)> queue = {};
 };
 
 // Registers a kind for the process and returns its id. A name that is registered already with the same declaration keeps its id.
@@ -109,6 +117,7 @@ Role role_of(const Action& action);
 std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model);
 std::optional<Message> message_of(const Action& action);
 Cost cost_of(const Action& action, const CostBasis& basis);
+std::string queue_of(const Action& action);
 
 // The ids of the kinds that the SDK registers.
 struct Kinds {

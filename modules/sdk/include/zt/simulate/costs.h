@@ -35,7 +35,9 @@ struct Hardware {
   LinkSpeed inside;                     // of a rank to the other ranks of its machine
   LinkSpeed across;                     // of one network card to other machines
   int ranks_per_machine = 1;
-  int cards_per_machine = 0;  // network cards that its ranks share; 0: as many as ranks. A rank drives one at a time
+  int cards_per_machine = 0;             // network cards that its ranks share; 0: as many as ranks. A rank drives one at a time
+  double file_read = 0, file_write = 0;  // bytes per second of its disks, which its ranks share evenly; 0: not known
+  double host_copy = 0;                  // bytes per second between host and devices, shared likewise; 0: not known
   Efficiency efficiency;
   double launch = 0;     // seconds of each action beside its operations and bytes
   bool overlaps = true;  // transfers run beside computation; false: they take the time of the rank's core
@@ -49,11 +51,12 @@ struct Costs {
   // What an action took, on average over ranks, micro-batches and steps.
   struct Measured {
     double compute = 0;      // seconds on the rank
-    double transfer = 0;     // seconds after all ranks had arrived
+    double transfer = 0;     // seconds after all ranks had arrived; of an action with a queue, of its work there
     int64_t sent_bytes = 0;  // that the action sent; for one that sends more or less, `transfer` is scaled
     // Its operations, and the bytes that it read and wrote. For other ones `compute` is scaled: by the operations, if it had
     // some. 0: not known.
     double flops = 0, memory_bytes = 0;
+    int64_t moved_bytes = 0;  // that it read from files, wrote to files and copied; `transfer` is scaled likewise
   };
   Hardware hardware;                         // for actions that were not measured
   std::map<std::string, Measured> measured;  // by measured_name
