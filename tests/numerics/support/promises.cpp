@@ -89,6 +89,7 @@ void expect_promises(Config config, const std::vector<Split>& splits) {
       config.reduce_every = reduce_every;
       if (split.micro_batches == 1 && config.reduce_every == "micro_batch") continue;  // the same programs
       for (const Precision& precision : {Precision::bf16, Precision::fp64}) {
+        if (precision == Precision::bf16 && config.reduce_every == "micro_batch") continue;  // the random cases mix these, too
         config.precision = precision;
         expect_equal_stages(config, [&](const Outcome& run) {
           if (precision == Precision::fp64) expect_near(run, exact);

@@ -26,8 +26,9 @@ void expect_near(const Outcome& run, const Outcome& exact);
 // two evaluations.
 void expect_slope_of_loss(Config config);
 
-// Runs each split with each value of reduce_every, in bf16 (with master parameters) and in fp64. Expects that all stages, with
-// node_shared = false and with its default, have the bits of stage 0. In fp64 they must also be near the run on one rank.
+// Runs each split with each value of reduce_every in fp64, and with "step" in bf16 (with master parameters). Expects that all
+// stages, with node_shared = false and with its default, have the bits of stage 0. In fp64 they must also be near the run on one
+// rank.
 void expect_promises(Config config, const std::vector<Split>& splits);
 
 }  // namespace zt::test
