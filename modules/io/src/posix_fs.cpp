@@ -51,8 +51,8 @@ class Descriptor {
 // An open file: its descriptors, several if it is striped, and the queue that performs reads and writes.
 class PosixFile : public File {
  public:
-  PosixFile(std::vector<Descriptor> descriptors, Stripes stripes, int64_t alignment, std::unique_ptr<PosixQueue> queue)
-      : descriptors_(std::move(descriptors)), stripes_(std::move(stripes)), alignment_(alignment), queue_(std::move(queue)) {}
+  PosixFile(std::vector<Descriptor> descriptors, int64_t alignment, std::unique_ptr<PosixQueue> queue)
+      : descriptors_(std::move(descriptors)), alignment_(alignment), queue_(std::move(queue)) {}
 
   int64_t alignment() const override { return alignment_; }
   void submit(const FileOperation& operation) override { queue_->submit(operation); }
@@ -61,24 +61,13 @@ class PosixFile : public File {
   int pin(std::span<std::byte> memory) override { return queue_->pin(memory); }
 
   int64_t size() override {
-    int64_t bytes = 0;
-    for (const Descriptor& each : descriptors_) {
-      struct stat status {};
-      if (fstat(each.get(), &status) != 0) return -errno;
-      bytes += status.st_size;
-    }
-    return bytes;
+    struct stat status {};
+    if (is_striped()) return -EOPNOTSUPP;
+    return fstat(descriptor(), &status) == 0 ? status.st_size : -errno;
   }
-  int truncate(int64_t bytes) override {
-    return for_each_share(bytes, [](int descriptor, int64_t share) { return ftruncate(descriptor, share); });
-  }
-  int reserve(int64_t bytes) override {
-    return for_each_share(bytes,
-                          [](int descriptor, int64_t share) { return share == 0 ? 0 : fallocate(descriptor, 0, 0, share); });
-  }
-  int sync() override {
-    return for_each_share(0, [](int descriptor, int64_t) { return fsync(descriptor); });
-  }
+  int truncate(int64_t bytes) override { return is_striped() ? -EOPNOTSUPP : result_of(ftruncate(descriptor(), bytes)); }
+  int reserve(int64_t bytes) override { return is_striped() ? -EOPNOTSUPP : result_of(fallocate(descriptor(), 0, 0, bytes)); }
+  int sync() override { return is_striped() ? -EOPNOTSUPP : result_of(fsync(descriptor())); }
 
   // Gives the descriptors away. Only the destructor may be called afterwards.
   std::vector<Descriptor> take_descriptors() {
@@ -87,16 +76,10 @@ class PosixFile : public File {
   }
 
  private:
-  template <class Call>
-  int for_each_share(int64_t bytes, const Call& call) {
-    for (size_t i = 0; i < descriptors_.size(); ++i) {
-      if (call(descriptors_[i].get(), stripes_.share_of(bytes, i)) != 0) return -errno;
-    }
-    return 0;
-  }
+  bool is_striped() const { return descriptors_.size() > 1; }
+  int descriptor() const { return descriptors_.front().get(); }
 
   std::vector<Descriptor> descriptors_;
-  const Stripes stripes_;
   const int64_t alignment_;
   std::unique_ptr<PosixQueue> queue_;  // declared last: it uses the descriptors
 };
@@ -201,7 +184,7 @@ Opened PosixFs::open(const std::string& path, const OpenOptions& options) {
   const Stripes stripes{{descriptor.get()}};
   std::vector<Descriptor> descriptors;
   descriptors.push_back(std::move(descriptor));
-  return {std::make_unique<PosixFile>(std::move(descriptors), stripes, alignment, make_queue(stripes, options.depth)), 0};
+  return {std::make_unique<PosixFile>(std::move(descriptors), alignment, make_queue(stripes, options.depth)), 0};
 }
 
 std::unique_ptr<PosixQueue> PosixFs::make_queue(const Stripes& stripes, int depth) {
@@ -226,7 +209,7 @@ std::unique_ptr<File> PosixFs::stripe(std::vector<std::unique_ptr<File>> files, 
       descriptors.push_back(std::move(each));
     }
   }
-  return std::make_unique<PosixFile>(std::move(descriptors), stripes, alignment, make_queue(stripes, depth));
+  return std::make_unique<PosixFile>(std::move(descriptors), alignment, make_queue(stripes, depth));
 }
 
 int PosixFs::make_folder(const std::string& path) {

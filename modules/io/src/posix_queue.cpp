@@ -118,13 +118,6 @@ Stripes::Place Stripes::at(int64_t offset) const {
   return {descriptors[static_cast<size_t>(number % files)], number / files * block + offset % block};
 }
 
-int64_t Stripes::share_of(int64_t bytes, size_t index) const {
-  const auto files = static_cast<int64_t>(descriptors.size()), mine = static_cast<int64_t>(index);
-  if (files == 1) return bytes;
-  const int64_t whole = bytes / block, last = whole % files;
-  return (whole / files + (mine < last ? 1 : 0)) * block + (mine == last ? bytes % block : 0);
-}
-
 int PosixQueue::pin(std::span<std::byte> /*memory*/) {
   return 0;
 }

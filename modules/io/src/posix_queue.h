@@ -22,8 +22,6 @@ struct Stripes {
   };
   // Returns where the byte `offset` of the file lies.
   Place at(int64_t offset) const;
-  // Returns how many of the first `bytes` bytes of the file lie in descriptors[index], the gaps between them included.
-  int64_t share_of(int64_t bytes, size_t index) const;
 };
 
 // Its functions follow the contract of File. Threads: one at a time. The descriptors have to outlive the queue.

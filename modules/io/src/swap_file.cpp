@@ -1,6 +1,5 @@
 #include "zt/io/swap_file.h"
 
-#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,12 +19,10 @@ std::string new_name(const std::string& folder) {
   return fmt::format("{}/ztoolkit-swap-{}-{}", folder, getpid(), number++);
 }
 
-// Reserves disk space, so that a full disk is found now. Where the file system cannot do so, sets the size only.
-void reserve(FileSystem& files, File& file, const std::string& path, int64_t bytes) {
-  const int64_t result = retry([&] { return file.reserve(bytes); });
-  if (result == 0) return;
-  if (result != -EOPNOTSUPP && result != -ENOSYS) io_fault(files, "reserve space for", path, result, bytes);
-  retry_or_fault(files, "set the size of", path, [&] { return file.truncate(bytes); });
+// Gives a file disk space, so that a full disk is found now. Where the file system cannot do so, sets the size only.
+void make_room(FileSystem& files, File& file, const std::string& path, int64_t bytes) {
+  if (bytes > 0 && !reserve({files, path, bytes}, file, bytes))
+    retry_or_fault(files, "set the size of", path, [&] { return file.truncate(bytes); });
 }
 
 void check(const SwapOptions& options) {
@@ -40,10 +37,7 @@ void check(const SwapOptions& options) {
 }  // namespace
 
 SwapFile::SwapFile(FileSystem& files, SwapOptions options)
-    : files_(files),
-      options_(std::move(options)),
-      text_(fmt::format("{}/ztoolkit-swap", fmt::join(options_.folders, "/ztoolkit-swap, "))),
-      of_lane_(static_cast<size_t>(std::max(options_.depth, 1))) {
+    : options_(std::move(options)), of_lane_(static_cast<size_t>(std::max(options_.depth, 1))) {
   check(options_);
   const auto parts = static_cast<int64_t>(options_.folders.size());
   const int64_t blocks = (options_.bytes + options_.block - 1) / options_.block;
@@ -52,10 +46,10 @@ SwapFile::SwapFile(FileSystem& files, SwapOptions options)
     paths_.push_back(new_name(options_.folders[static_cast<size_t>(part)]));
     opened.push_back(open_file(files, paths_.back(), {Access::scratch, options_.caching, 1}));
     const int64_t share = (blocks / parts + (part < blocks % parts ? 1 : 0)) * options_.block;
-    if (share > 0) reserve(files, *opened.back(), paths_.back(), share);
+    make_room(files, *opened.back(), paths_.back(), share);
   }
   file_ = files.stripe(std::move(opened), options_.block, options_.depth);
-  queue_ = std::make_unique<TransferQueue>(TransferContext{files_, text_, options_.bytes}, *file_, options_.depth);
+  queue_ = std::make_unique<TransferQueue>(TransferContext{files, paths_.front(), options_.bytes}, *file_, options_.depth);
 }
 
 SwapFile::~SwapFile() = default;

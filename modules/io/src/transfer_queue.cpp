@@ -109,6 +109,13 @@ void transfer(const TransferContext& context, File& file, const FileOperation& o
   queue.finish_one();
 }
 
+bool reserve(const TransferContext& context, File& file, int64_t bytes) {
+  const int64_t result = retry([&] { return file.reserve(bytes); });
+  if (result == -EOPNOTSUPP || result == -ENOSYS) return false;
+  if (result < 0) io_fault(context.files, "reserve space for", context.path, result, context.bytes);
+  return true;
+}
+
 void sync(const TransferContext& context, File& file) {
   const int64_t result = retry([&] { return file.sync(); });
   if (result < 0) io_fault(context.files, "write", context.path, result, context.bytes);

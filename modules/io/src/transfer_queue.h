@@ -72,6 +72,10 @@ class TransferQueue {
 // Moves all bytes of one operation and waits for it. Throws: Fault, as finish_one() does.
 void transfer(const TransferContext& context, File& file, const FileOperation& operation);
 
+// Reserves disk space for `bytes` bytes and sets the size. Returns false, and does nothing, where the file system cannot do so: a
+// full disk is then found by a write. Throws: Fault.
+bool reserve(const TransferContext& context, File& file, int64_t bytes);
+
 // Waits until the file's content and size are on the disk, so that they survive a crash of the machine. Throws: Fault.
 void sync(const TransferContext& context, File& file);
 

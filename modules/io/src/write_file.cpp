@@ -64,14 +64,6 @@ class Writer {
   TransferQueue queue_;  // declared last: its destructor waits for operations that use the memory
 };
 
-// Reserves disk space and sets the size. Does nothing where the file system cannot do so: a full disk is then found by a write.
-void reserve(const TransferContext& context, File& file, int64_t bytes) {
-  const int64_t result = retry([&] { return file.reserve(bytes); });
-  if (result < 0 && result != -EOPNOTSUPP && result != -ENOSYS) {
-    io_fault(context.files, "reserve space for", context.path, result, context.bytes);
-  }
-}
-
 }  // namespace
 
 void write_file(FileSystem& files, const std::string& path, int64_t bytes, const BlockSource& source, int64_t start) {

@@ -189,10 +189,10 @@ class StripedFaultFile : public File {
   }
 
   int pin(std::span<std::byte> memory) override { return files_.front()->pin(memory); }
-  int64_t size() override { throw std::logic_error("a striped file has no size"); }
-  int truncate(int64_t /*bytes*/) override { throw std::logic_error("a striped file is not truncated"); }
-  int reserve(int64_t /*bytes*/) override { throw std::logic_error("a striped file is not reserved"); }
-  int sync() override { throw std::logic_error("a striped file is not synced"); }
+  int64_t size() override { return -EOPNOTSUPP; }
+  int truncate(int64_t /*bytes*/) override { return -EOPNOTSUPP; }
+  int reserve(int64_t /*bytes*/) override { return -EOPNOTSUPP; }
+  int sync() override { return -EOPNOTSUPP; }
 
  private:
   const std::vector<std::unique_ptr<File>> files_;

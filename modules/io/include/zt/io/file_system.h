@@ -109,7 +109,8 @@ class FileSystem {
   // Opens a regular file; any other kind of entry is an error. Never blocks.
   virtual Opened open(const std::string& path, const OpenOptions& options) = 0;
   // Joins open files of this file system, with no operation under way, to one with a single queue. Block i of `block` bytes lies
-  // in file i % files.size(). An operation does not cross the border of a block. `depth` is as in OpenOptions.
+  // in file i % files.size(). An operation does not cross the border of a block. `depth` is as in OpenOptions. Of several
+  // joined files, size(), truncate(), reserve() and sync() return -EOPNOTSUPP: call those of each file before.
   virtual std::unique_ptr<File> stripe(std::vector<std::unique_ptr<File>> files, int64_t block, int depth) = 0;
   // Returns 0 or -errno; -EEXIST if the name exists.
   virtual int make_folder(const std::string& path) = 0;

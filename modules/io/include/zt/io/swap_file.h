@@ -26,8 +26,7 @@ inline constexpr int64_t kSwapAlignment = 4096;  // bytes, of offsets, sizes and
 
 class TransferQueue;
 
-// Its files have no name: nothing of them is left when the process ends, however it ends. What was not written reads as zeros,
-// or as anything where the disk space could not be reserved.
+// Its files have no name: nothing of them is left when the process ends, however it ends. What was not written reads as zeros.
 //
 // A transfer moves bytes between the array and memory. Transfers end in any order, so the caller waits for one before it starts
 // another one that touches the same bytes. The memory must stay valid until `wait` has returned.
@@ -75,9 +74,7 @@ class SwapFile {
   void start_waiting();
   void finish(int lane, const std::exception_ptr& fault);
 
-  FileSystem& files_;
   const SwapOptions options_;
-  const std::string text_;          // of all folders, for messages
   std::vector<std::string> paths_;  // by folder, for messages
   std::unique_ptr<File> file_;
   std::unique_ptr<TransferQueue> queue_;
