@@ -3,10 +3,11 @@
 --   ztoolkit io bench /nvme0 /nvme1   reads and writes swap files as training does; prints the block and depth to use
 --
 -- If fio is installed, its rates stand beside, with the same block and depth.
-local zt      = require "zt"
+local zt = require "zt"
 local command = require "zt.command"
-local core    = require "zt.core"
+local core = require "zt.core"
 local offload = require "zt.offload"
+local shell_word = require "zt.run.shell_word"
 
 local MIB = 2 ^ 20
 
@@ -25,16 +26,14 @@ local function output_of(line)
   return pipe:close() and text or nil
 end
 
-local function quoted(word) return "'" .. word:gsub("'", "'\\''") .. "'" end
-
 -- Returns the rates of fio for one kind of access ("read", "write", "rw") of a setting, summed over reads and writes.
 local function fio_rate(options, setting, access)
   local files = {}
   for i, folder in ipairs(options.folders) do files[i] = folder .. "/ztoolkit-io-bench" end
   local line = ("fio --name=bench --filename=%s --rw=%s --bs=%d --iodepth=%d --size=%d --direct=%d --ioengine=io_uring "
     .. "--fixedbufs=1 --runtime=%g --time_based --file_service_type=roundrobin --unlink=1 --output-format=json")
-    :format(quoted(table.concat(files, ":")), access, setting.block, setting.depth, options.size * MIB, options.cached and 0 or 1,
-            options.seconds)
+    :format(shell_word(table.concat(files, ":")), access, setting.block, setting.depth, options.size * MIB,
+            options.cached and 0 or 1, options.seconds)
   local text = output_of(line)
   for _, file in ipairs(files) do os.remove(file) end -- if fio was killed
   local found, report = pcall(core.json.decode, (text or ""):match "{.*}" or "")

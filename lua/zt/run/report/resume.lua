@@ -2,11 +2,8 @@
 
 local html = require "zt.run.report.html"
 local native = require "zt.ckpt"
+local shell_word = require "zt.run.shell_word"
 local text = require "zt.text"
-
-local function quoted(word)
-  return word:find "^[%w%-_./=:,@%%+]+$" and word or "'" .. word:gsub("'", "'\\''") .. "'"
-end
 
 -- Returns the command of the run's start as text. It has mpirun's number of ranks, which a rank's own words lack. Leaves out the
 -- words with the pattern `left_out`, if it is given.
@@ -16,7 +13,7 @@ local function command_of(record, left_out)
     if index == 1 then
       words[1] = word:match "[^/]+$"
     elseif not (left_out and word:find(left_out)) then
-      words[#words + 1] = quoted(word)
+      words[#words + 1] = shell_word(word)
     end
     if index == 2 and record.launch == "mpi" then words[#words + 1] = "-n " .. record.ranks end
   end
