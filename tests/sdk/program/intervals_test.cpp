@@ -1,4 +1,4 @@
-// What is in memory when, under a bound, and how early it is loaded.
+// Tests which items intervals_in_memory keeps under a bound, and how early earliest_places loads them.
 #include "zt/program/intervals.h"
 
 #include <gtest/gtest.h>
@@ -71,23 +71,33 @@ TEST(Intervals, NoOtherRuleLoadsEqualItemsLessOften) {
   }
 }
 
+struct RandomCase {
+  std::vector<int64_t> sizes;
+  Uses uses;
+  int64_t bound = 0;  // above what any action needs
+};
+
+RandomCase draw_case(std::mt19937& random) {
+  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
+  RandomCase drawn{std::vector<int64_t>(static_cast<size_t>(1 + below(6))), {}};
+  for (int64_t& size : drawn.sizes) size = 1 + below(9);
+  drawn.uses.resize(static_cast<size_t>(1 + below(20)));
+  for (auto& needed : drawn.uses) {
+    std::set<int> chosen;
+    for (int count = below(3); count > 0; --count) chosen.insert(below(static_cast<int>(drawn.sizes.size())));
+    needed.assign(chosen.begin(), chosen.end());
+    int64_t sum = 0;
+    for (const int item : chosen) sum += drawn.sizes[static_cast<size_t>(item)];
+    drawn.bound = std::max(drawn.bound, sum);
+  }
+  drawn.bound += 1 + below(10);
+  return drawn;
+}
+
 TEST(Intervals, EveryUseIsCoveredUnderTheBound) {
   std::mt19937 random(8);
-  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   for (int round = 0; round < 200; ++round) {
-    std::vector<int64_t> sizes(static_cast<size_t>(1 + below(6)));
-    for (int64_t& size : sizes) size = 1 + below(9);
-    Uses uses(static_cast<size_t>(1 + below(20)));
-    int64_t bound = 0;
-    for (auto& needed : uses) {
-      std::set<int> chosen;
-      for (int count = below(3); count > 0; --count) chosen.insert(below(static_cast<int>(sizes.size())));
-      needed.assign(chosen.begin(), chosen.end());
-      int64_t sum = 0;
-      for (const int item : chosen) sum += sizes[static_cast<size_t>(item)];
-      bound = std::max(bound, sum);
-    }
-    bound += 1 + below(10);
+    const auto [sizes, uses, bound] = draw_case(random);
     const auto found = intervals_in_memory(uses, sizes, {.bound = bound});
     EXPECT_TRUE(std::ranges::is_sorted(found, {}, &MemoryInterval::first));
     for (int action = 0; action < static_cast<int>(uses.size()); ++action) {
@@ -115,13 +125,8 @@ TEST(Places, AreAsEarlyAsTheBoundAllows) {
 
 TEST(Places, KeepTheBound) {
   std::mt19937 random(9);
-  const auto below = [&](int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); };
   for (int round = 0; round < 200; ++round) {
-    std::vector<int64_t> sizes(static_cast<size_t>(1 + below(6)));
-    for (int64_t& size : sizes) size = 1 + below(9);
-    Uses uses(static_cast<size_t>(1 + below(20)));
-    for (auto& needed : uses) needed = {below(static_cast<int>(sizes.size()))};
-    const int64_t bound = 9 + below(10);
+    const auto [sizes, uses, bound] = draw_case(random);
     const auto found = intervals_in_memory(uses, sizes, {.bound = bound});
     const auto places = earliest_places(found, sizes, uses.size(), {.bound = bound});
     for (int action = 0; action < static_cast<int>(uses.size()); ++action) {
