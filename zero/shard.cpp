@@ -58,9 +58,10 @@ class ShardPass : public Pass {
       if (plans[unit].is_spread()) program.units[unit] = plans[unit];
       program.units[unit].held = held;
     }
+    if (options_.sub_group_size > 0) cut_units(program, model, coord);
     if (program.mode == Mode::train) {
       insert_reductions(program, model, plans);
-      if (options_.sub_group_size > 0) slice_steps(program, model, coord);
+      slice_steps(program);
       if (options_.stage >= 1) insert_gathers(program, model, plans);
     }
     program.max_live = options_.max_live;
@@ -138,21 +139,12 @@ class ShardPass : public Pass {
     actions = std::move(result);
   }
 
-  void slice_steps(RankProgram& program, const ModelInfo& model, const Coord& coord) const {
-    std::vector<Action> result;
-    for (Action& action : program.actions) {
-      int64_t parts = 1;
-      if (action.kind == Kinds::get().step) {
-        const int ranks = coord.size(program.units[action.target].shard_axes);
-        const int64_t chunk = FlatLayout(model.units[action.target].numel, ranks).chunk;
-        parts = std::max<int64_t>(1, (chunk + options_.sub_group_size - 1) / options_.sub_group_size);
-      }
-      for (int64_t part = 0; part < parts; ++part) {
-        result.push_back(action);
-        if (parts > 1) result.back().attrs = Value::Table{{"part", part}, {"parts", parts}};
-      }
+  void cut_units(RankProgram& program, const ModelInfo& model, const Coord& coord) const {
+    const int64_t longest = (options_.sub_group_size + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+    for (size_t unit = 0; unit < program.units.size(); ++unit) {
+      const FlatLayout layout(model.units[unit].numel, coord.size(program.units[unit].shard_axes));
+      program.units[unit].slices = static_cast<int>(slices_of_at_most(layout.chunk, longest));
     }
-    program.actions = std::move(result);
   }
 
   void set_types(Precision& precision) const {

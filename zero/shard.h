@@ -31,7 +31,7 @@ struct ShardOptions {
   int64_t max_live = 0;                  // stage 3: bound of the elements that are whole at the same time; 0: no bound
   std::optional<bool> node_shared = {};  // ranks hold parameters once; unset: at stages 1 to 3 if they share memory
   std::string keep = "use";    // stage 3: "forward": a unit stays whole from forward to backward; "max_live": while there is room
-  int64_t sub_group_size = 0;  // elements per slice of a STEP; 0: whole units
+  int64_t sub_group_size = 0;  // most elements per slice of a STEP, rounded up to a multiple of kSliceAlign; 0: whole units
 
   // Returns whether an option was given that only applies to sharded parameters (stage 3).
   bool moves_parameters() const;

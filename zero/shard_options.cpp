@@ -64,7 +64,7 @@ ShardOptions parse_shard_options(const Value& options) {
                     "stage 3: how long a unit stays whole: during its use, from forward to backward, or while max_live has room",
                     Check<std::string>(one_of({"use", "forward", "max_live"})))
           .only_with(kSharded, shards_parameters)
-          .optional("sub_group_size", &ShardOptions::sub_group_size, "elements per slice of a STEP; 0: whole units",
+          .optional("sub_group_size", &ShardOptions::sub_group_size, "most elements per slice of a STEP; 0: whole units",
                     Check<int64_t>(at_least(0)));
   ShardOptions parsed = schema.parse(options);
   if (parsed.keep == "max_live" && parsed.max_live == 0)

@@ -1,6 +1,7 @@
 #include "loader.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <deque>
@@ -49,20 +50,23 @@ class LoadVisitor final : public Visitor {
   void tensor(const std::string&, const std::vector<int64_t>& shape, Piece piece) override {
     const int source = matches_.tensors.at(part_);
     const int64_t copies = matches_.copies.at(part_++);
-    if (source == Matches::kDropped) piece.data.zero_();
+    if (source == Matches::kDropped) clear(piece);
     if (source < 0) return;
     const SavedTensor* tensor = &index_.tensors[source];
     if (copies > 0) tensor = &stacks_.emplace_back(stack_of(*tensor, copies));
     const ReadRequest request{tensor, {piece.boxes, piece.first, piece.count}, piece.data};
-    (tensor->shape == shape ? requests_ : sums_).push_back(request);
+    if (piece.source) elsewhere_.push_back({tensor, std::move(piece)});
+    else (tensor->shape == shape ? requests_ : sums_).push_back(request);
   }
   void end_of_tensors() override {
     const auto shards = static_cast<int64_t>(index_.shards.size());
     ranks_.together([&] {
       read_tensors(files_, folder_, index_, requests_, shards * ranks_.rank() / ranks_.size());
       for (const ReadRequest& request : sums_) read_sum(request);
+      read_elsewhere(shards * ranks_.rank() / ranks_.size());
     });
     requests_.clear();
+    elsewhere_.clear();
     sums_.clear();
     stacks_.clear();
   }
@@ -72,6 +76,47 @@ class LoadVisitor final : public Visitor {
   }
 
  private:
+  // A piece whose elements do not lie in memory.
+  struct Elsewhere {
+    const SavedTensor* tensor;
+    Piece piece;
+  };
+  static constexpr int64_t kWindow = int64_t{8} << 20;  // most elements that are in memory at the same time
+
+  static void clear(const Piece& piece) {
+    if (!piece.source) {
+      at::Tensor(piece.data).zero_();
+      return;
+    }
+    for (int64_t first = 0; first < piece.count; first += kWindow)
+      piece.source->write(first, at::zeros({std::min(kWindow, piece.count - first)}, piece.dtype()));
+  }
+
+  // Loads pieces that do not lie in memory through windows. Several small ones are read together.
+  void read_elsewhere(int64_t first_shard) const {
+    std::vector<std::pair<const Piece*, int64_t>> places;  // of the windows that are read next: a piece and its element
+    std::vector<ReadRequest> windows;
+    int64_t elements = 0;
+    const auto flush = [&] {
+      read_tensors(files_, folder_, index_, windows, first_shard);
+      for (size_t i = 0; i < windows.size(); ++i) places[i].first->source->write(places[i].second, windows[i].to);
+      places.clear();
+      windows.clear();
+      elements = 0;
+    };
+    for (const auto& [tensor, piece] : elsewhere_) {
+      for (int64_t first = 0; first < piece.count;) {
+        const int64_t count = std::min(kWindow - elements, piece.count - first);
+        places.emplace_back(&piece, first);
+        windows.push_back({tensor, {piece.boxes, piece.first + first, count}, at::empty({count}, piece.dtype())});
+        first += count;
+        elements += count;
+        if (elements == kWindow) flush();
+      }
+    }
+    flush();
+  }
+
   // Gives the first row the sum of all saved rows, and the others zeros.
   void read_sum(const ReadRequest& request) const {
     at::Tensor sum = request.to;
@@ -95,6 +140,7 @@ class LoadVisitor final : public Visitor {
   std::string prefix_;
   size_t part_ = 0;
   std::vector<ReadRequest> requests_;
+  std::vector<Elsewhere> elsewhere_;
   std::vector<ReadRequest> sums_;   // of tensors that have another number of rows (Visitor::rows_of_ranks)
   std::deque<SavedTensor> stacks_;  // of requests for copies
 };

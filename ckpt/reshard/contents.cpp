@@ -21,7 +21,8 @@ class ContentsCollector final : public Visitor {
   void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) override {
     note(prefix_ + name);
     check(prefix_ + name, shape, piece);
-    contents_.parts.push_back({prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data, {}});
+    contents_.parts.push_back(
+        {prefix_ + name, shape, {piece.boxes, piece.first, piece.count}, piece.data, std::move(piece.source)});
   }
   void attributes(const Value::Table& attributes) override { contents_.parts.back().attributes = attributes; }
   void rows_of_ranks(Rows rows) override { contents_.parts.back().rows = rows; }
@@ -45,6 +46,7 @@ class ContentsCollector final : public Visitor {
   static void check(const std::string& name, const std::vector<int64_t>& shape, const Piece& piece) {
     const std::string wrong = validate_region(shape, {piece.boxes, piece.first, piece.count});
     if (!wrong.empty()) misuse("the object that holds '{}' gives a wrong piece of it: {}", name, wrong);
+    if (piece.source) return;
     if (piece.data.dim() != 1 || !piece.data.is_contiguous() || piece.data.numel() != piece.count)
       misuse("the object that holds '{}' gives a piece of {} elements with {}: its data must be flat, contiguous and as many",
              name, piece.count, describe(piece.data));

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -20,14 +21,17 @@ namespace zt::ckpt {
 // plain value. The name of a plain value is the prefix without its slash.
 using Objects = std::vector<std::pair<std::string, Value>>;
 
-// This rank's part of the tensor `name`. `data` has the elements of `region`, flat and contiguous.
+// This rank's part of the tensor `name`. `data` has the elements of `region`, flat and contiguous, or else `source` has them.
 struct TensorPart {
   std::string name;
   std::vector<int64_t> shape;
   Region region;
   at::Tensor data;
+  std::shared_ptr<PieceSource> source = {};
   Value::Table attributes = {};
   std::optional<Visitor::Rows> rows = {};  // Visitor::rows_of_ranks
+
+  at::ScalarType dtype() const { return source ? source->dtype() : data.scalar_type(); }
 };
 
 // A kind such as "adamw", saved as the value `name`. All names that begin with one of `of` belong to it (Visitor::kind).

@@ -26,7 +26,7 @@ void FolderWriter::add(const std::string& name, const at::Tensor& tensor) {
   const auto bytes = static_cast<int64_t>(tensor.nbytes());
   if (!pending_.empty() && pending_bytes_ + bytes > kShard) flush();
   index_.tensors.push_back({.name = name, .dtype = tensor.scalar_type(), .shape = tensor.sizes().vec()});
-  pending_.push_back(tensor.cpu().contiguous().view({-1}));
+  pending_.push_back({.tensor = tensor.cpu().contiguous().view({-1})});
   pending_bytes_ += bytes;
 }
 
@@ -37,7 +37,7 @@ void FolderWriter::flush() {
   const size_t first = index_.tensors.size() - pending_.size();
   for (size_t i = 0; i < pending_.size(); ++i) {
     const SavedTensor& tensor = index_.tensors[first + i];
-    datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, pending_[i].numel()});
+    datasets.push_back({piece_path(tensor.name, 0), tensor.dtype, pending_[i].tensor.numel()});
     writes.push_back({static_cast<int>(first + i), static_cast<int>(i), 0, whole_region(tensor.shape)});
   }
   ShardImage image(datasets);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "format/index.h"
+#include "shard_writer.h"
 #include "zt/io/file_system.h"
 
 namespace zt::ckpt {
@@ -36,7 +37,7 @@ class FolderWriter {
   const std::string root_, partial_;
   const int64_t step_;
   MasterIndex index_;
-  std::vector<at::Tensor> pending_;  // flat; the last tensors of the index, not yet written
+  std::vector<ShardData> pending_;  // flat tensors; the last tensors of the index, not yet written
   int64_t pending_bytes_ = 0;
   bool is_finished_ = false;
 };

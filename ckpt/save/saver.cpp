@@ -62,10 +62,10 @@ struct Saver::Job {
   int64_t step = 0;
   Retention retention;
   Value::Table values;
-  std::string partial;           // name of its folder until the commit
-  std::vector<at::Tensor> data;  // per write: its elements, flat, in host memory
-  std::future<void> result;      // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
-  std::promise<void> may_run;    // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
+  std::string partial;          // name of its folder until the commit
+  std::vector<ShardData> data;  // per write
+  std::future<void> result;     // of writing it: by a thread for an asynchronous save, otherwise in wait(). Waits when destroyed
+  std::promise<void> may_run;   // lets the thread write. Declared last: a promise that is destroyed unkept ends the thread
 
   bool is_done() const { return result.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
 };
@@ -92,7 +92,7 @@ void Saver::update_layout(const Contents& contents, std::string structure) {
     std::map<std::string, size_t> pieces;
     for (const Write& write : layout.writes) {
       const TensorPart& part = contents.parts[write.part];
-      datasets.push_back({piece_path(part.name, pieces[part.name]++), part.data.scalar_type(), write.region.count});
+      datasets.push_back({piece_path(part.name, pieces[part.name]++), part.dtype(), write.region.count});
     }
     image = std::make_unique<ShardImage>(datasets);
   });
@@ -134,11 +134,15 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   int64_t master = 0;
   ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
   auto job = std::make_unique<Job>(root, step, options.retention, contents.values);
-  ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
+  // What does not lie in memory would change while a thread reads it.
+  const bool reads_sources =
+      ranks_.any(std::ranges::any_of(contents.parts, [](const TensorPart& part) { return part.source != nullptr; }));
+  const SaveMode mode = reads_sources ? SaveMode::blocking : options.mode;
+  ranks_.together([&] { take_snapshot(*job, contents, mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
   job_->may_run.set_value();
-  if (options.mode == SaveMode::blocking) wait();
+  if (mode == SaveMode::blocking) wait();
   return true;
 }
 
@@ -147,10 +151,15 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
 void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) const {
   bool is_on_host = true;
   for (const Write& write : layout_.writes) {
-    job.data.push_back(contents.parts[write.part].data.narrow(0, write.first, write.region.count));
-    is_on_host = is_on_host && job.data.back().is_cpu();
+    const TensorPart& part = contents.parts[write.part];
+    if (part.source) {
+      job.data.push_back({.source = part.source, .first = write.first, .count = write.region.count});
+      continue;
+    }
+    job.data.push_back({.tensor = part.data.narrow(0, write.first, write.region.count)});
+    is_on_host = is_on_host && job.data.back().tensor.is_cpu();
   }
-  if (mode == SaveMode::async || !is_on_host) job.data = copy_into(*image_, job.data);
+  if (mode == SaveMode::async || !is_on_host) copy_into(*image_, job.data);
   const auto policy = mode == SaveMode::async ? std::launch::async : std::launch::deferred;
   job.result = std::async(policy, [this, &job, may_run = job.may_run.get_future()]() mutable {
     may_run.get();

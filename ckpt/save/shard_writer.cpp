@@ -1,5 +1,6 @@
 #include "shard_writer.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -15,18 +16,63 @@ namespace {
 
 using nlohmann::json;
 
-std::span<const std::byte> bytes_of(const at::Tensor& data) {
-  return {static_cast<const std::byte*>(data.const_data_ptr()), data.nbytes()};
-}
+// The bytes of one dataset, from memory or from a source. Of a source the last blocks that were read are kept: each is needed for
+// its checksum and for the file.
+class DatasetBytes {
+ public:
+  explicit DatasetBytes(const ShardData& data) : data_(&data), size_(data.bytes()) {}
+
+  int64_t size() const { return size_; }
+  // Returns all bytes; null if they come from a source.
+  const std::byte* memory() const {
+    return static_cast<const std::byte*>(data_->source ? nullptr : data_->tensor.const_data_ptr());
+  }
+
+  // Calls each(bytes) for the bytes [begin, end) in order, in parts that end where a checksum block ends.
+  template <class Each>
+  void read(int64_t begin, int64_t end, const Each& each) {
+    while (begin < end) {
+      const int64_t number = begin / io::kChecksumBlock, first = number * io::kChecksumBlock;
+      const int64_t to = std::min(end, first + io::kChecksumBlock);
+      const std::byte* block = data_->source ? from_source(number) : memory() + first;
+      each(std::span(block + (begin - first), static_cast<size_t>(to - begin)));
+      begin = to;
+    }
+  }
+
+ private:
+  static constexpr size_t kKept = 8;
+
+  const std::byte* from_source(int64_t number) {
+    const auto known = std::ranges::find(kept_, number, &Kept::number);
+    if (known != kept_.end()) return static_cast<const std::byte*>(known->values.const_data_ptr());
+    Kept& next = kept_.size() < kKept ? kept_.emplace_back() : kept_[turn_++ % kKept];
+    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
+    const int64_t begin = number * io::kChecksumBlock, end = std::min(size_, begin + io::kChecksumBlock);
+    next.number = number;
+    next.values = at::empty({(end - begin) / element}, data_->source->dtype());
+    data_->source->read(data_->first + begin / element, next.values);
+    return static_cast<const std::byte*>(next.values.const_data_ptr());
+  }
+
+  struct Kept {
+    int64_t number = -1;
+    at::Tensor values;
+  };
+
+  const ShardData* data_;
+  int64_t size_;
+  std::vector<Kept> kept_;
+  size_t turn_ = 0;
+};
 
 // The content of the file: the image's bytes, with the tensors' bytes at their datasets' places. Also computes checksums.
 class ShardBytes {
  public:
-  ShardBytes(ShardImage& image, const std::vector<at::Tensor>& data) : image_(image), checksums_(data.size()) {
+  ShardBytes(ShardImage& image, const std::vector<ShardData>& data) : image_(image), checksums_(data.size()) {
     for (size_t i = 0; i < data.size(); ++i) {
-      const std::span<const std::byte> bytes = bytes_of(data[i]);
-      checksums_[i].resize(io::checksum_blocks(static_cast<int64_t>(bytes.size())));
-      if (!bytes.empty()) pieces_.push_back({image.offset(i), bytes, i});
+      checksums_[i].resize(static_cast<size_t>(io::checksum_blocks(data[i].bytes())));
+      if (data[i].bytes() > 0) pieces_.push_back({image.offset(i), DatasetBytes(data[i]), i});
     }
     std::ranges::sort(pieces_, {}, &Piece::begin);
   }
@@ -37,29 +83,31 @@ class ShardBytes {
   // Computes the checksums of the blocks of data that begin in [begin, end) of the file.
   void hash(int64_t begin, int64_t end) {
     for (auto piece = first_ending_after(begin); piece != pieces_.end() && piece->begin < end; ++piece) {
-      const auto size = static_cast<int64_t>(piece->bytes.size());
+      const int64_t size = piece->bytes.size();
       const int64_t first = std::min(io::checksum_blocks(std::max<int64_t>(begin - piece->begin, 0)) * io::kChecksumBlock, size);
       const int64_t last = std::min(io::checksum_blocks(end - piece->begin) * io::kChecksumBlock, size);
-      auto& checksums = checksums_[piece->dataset];
-      io::for_each_block(first, piece->bytes.subspan(first, last - first),
-                         [&](size_t number, std::span<const std::byte> block) { checksums[number] = io::xxh3(block); });
+      auto checksum = checksums_[piece->dataset].begin() + first / io::kChecksumBlock;
+      piece->bytes.read(first, last, [&](std::span<const std::byte> block) { *checksum++ = io::xxh3(block); });
     }
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
 
   // Returns scratch.size() bytes of the file from `offset` on: in the image's memory if all lie there, otherwise in `scratch`.
-  std::span<const std::byte> read(int64_t offset, std::span<std::byte> scratch) const {
+  std::span<const std::byte> read(int64_t offset, std::span<std::byte> scratch) {
     const std::byte* image = image_.data();
     const int64_t end = offset + static_cast<int64_t>(scratch.size());
     auto piece = first_ending_after(offset);
     const auto last = std::ranges::lower_bound(pieces_, end, {}, &Piece::begin);
-    if (std::all_of(piece, last, [&](const Piece& each) { return each.bytes.data() == image + each.begin; }))
+    if (std::all_of(piece, last, [&](const Piece& each) { return each.bytes.memory() == image + each.begin; }))
       return {image + offset, scratch.size()};
     // Bytes between datasets come from the image. Reading them commits no memory: untouched pages read as zeros.
     for (int64_t at = offset; at < end;) {
       const bool is_image = piece == pieces_.end() || at < piece->begin;
       const int64_t to = is_image ? std::min(end, piece == pieces_.end() ? end : piece->begin) : std::min(end, piece->end());
-      std::memcpy(scratch.data() + at - offset, is_image ? image + at : piece->bytes.data() + at - piece->begin, to - at);
+      std::byte* place = scratch.data() + at - offset;
+      const auto put = [&](std::span<const std::byte> bytes) { place = std::ranges::copy(bytes, place).out; };
+      if (is_image) put({image + at, static_cast<size_t>(to - at)});
+      else piece->bytes.read(at - piece->begin, to - piece->begin, put);
       if (!is_image) ++piece;
       at = to;
     }
@@ -69,11 +117,11 @@ class ShardBytes {
  private:
   struct Piece {
     int64_t begin;  // in the file
-    std::span<const std::byte> bytes;
+    DatasetBytes bytes;
     size_t dataset;
-    int64_t end() const { return begin + static_cast<int64_t>(bytes.size()); }
+    int64_t end() const { return begin + bytes.size(); }
   };
-  std::vector<Piece>::const_iterator first_ending_after(int64_t offset) const {
+  std::vector<Piece>::iterator first_ending_after(int64_t offset) {
     return std::ranges::upper_bound(pieces_, offset, {}, &Piece::end);
   }
 
@@ -95,13 +143,17 @@ ShardRecord ShardRecord::unpacked(const std::string& text) {
   return {value[0], value[1], value[2], value[3]};
 }
 
-std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data) {
-  std::vector<at::Tensor> copies;
+int64_t ShardData::bytes() const {
+  return source ? count * static_cast<int64_t>(c10::elementSize(source->dtype())) : static_cast<int64_t>(tensor.nbytes());
+}
+
+void copy_into(ShardImage& image, std::vector<ShardData>& data) {
   for (size_t i = 0; i < data.size(); ++i) {
-    const at::Tensor place = at::from_blob(image.data() + image.offset(i), data[i].sizes(), data[i].options().device(at::kCPU));
-    copies.push_back(place.copy_(data[i]));
+    at::Tensor& tensor = data[i].tensor;
+    if (data[i].source) continue;
+    const at::Tensor place = at::from_blob(image.data() + image.offset(i), tensor.sizes(), tensor.options().device(at::kCPU));
+    tensor = place.copy_(tensor);
   }
-  return copies;
 }
 
 void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<Write>& writes) {
@@ -112,7 +164,7 @@ void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, 
         {shard, record.offsets[i], writes[i].region, std::move(record.checksums[i])});
 }
 
-ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data) {
+ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<ShardData>& data) {
   ShardRecord record;
   record.bytes = image.bytes();
   for (size_t i = 0; i < data.size(); ++i) record.offsets.push_back(image.offset(i));

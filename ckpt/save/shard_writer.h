@@ -4,12 +4,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "format/index.h"
 #include "format/shard_image.h"
 #include "write_layout.h"
+#include "zt/base/stateful.h"
 #include "zt/io/file_system.h"
 
 namespace zt::ckpt {
@@ -28,11 +30,21 @@ struct ShardRecord {
 // Adds a written shard to the index. writes: one per dataset.
 void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<Write>& writes);
 
-// Copies tensors (flat, one per dataset, on any device) into the image, and returns tensors that refer to the image's memory.
-std::vector<at::Tensor> copy_into(ShardImage& image, const std::vector<at::Tensor>& data);
+// The elements of a dataset: a flat tensor, or elements [first, first + count) of a source.
+struct ShardData {
+  at::Tensor tensor = {};
+  std::shared_ptr<PieceSource> source = {};
+  int64_t first = 0, count = 0;
 
-// Writes the file, which must not exist, and computes the checksums meanwhile. data: flat tensors in host memory, one per
-// dataset. Tensors from copy_into are written without another copy.
-ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<at::Tensor>& data);
+  int64_t bytes() const;
+};
+
+// Copies the tensors (one per dataset, on any device) into the image, and makes `data` refer to the image's memory. Leaves
+// sources as they are.
+void copy_into(ShardImage& image, std::vector<ShardData>& data);
+
+// Writes the file, which must not exist, and computes the checksums meanwhile. data: in host memory, one per dataset. Tensors
+// from copy_into are written without another copy. Of sources, a few MiB are in memory at the same time.
+ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<ShardData>& data);
 
 }  // namespace zt::ckpt

@@ -113,8 +113,8 @@ class Holdings {
 std::string structure_of(const Contents& contents) {
   json parts = json::array();
   for (const TensorPart& part : contents.parts)
-    parts.push_back({part.name, static_cast<int>(part.data.scalar_type()), part.shape, json_of(part.region),
-                     Value(part.attributes).to_json()});
+    parts.push_back(
+        {part.name, static_cast<int>(part.dtype()), part.shape, json_of(part.region), Value(part.attributes).to_json()});
   return packed(parts);
 }
 

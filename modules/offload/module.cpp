@@ -1,5 +1,7 @@
 // The Lua binding of the module.
 #include "files/disk_speed.h"
+#include "files/page_multiple.h"
+#include "move/move.h"
 #include "zt/base/options.h"
 #include "zt/io/posix_fs.h"
 #include "zt/lua/state.h"
@@ -7,11 +9,6 @@
 namespace zt::offload {
 
 namespace {
-
-std::string multiple_of_pages(const int64_t& bytes) {
-  if (bytes > 0 && bytes % io::kSwapAlignment == 0) return {};
-  return fmt::format("must be a multiple of {} bytes, got {}", io::kSwapAlignment, bytes);
-}
 
 const auto kDiskTest = Schema<DiskTest>("offload.measure_disk")
                            .required("folder", &DiskTest::folder, "the folders over which the file is striped",
@@ -35,10 +32,19 @@ int measure(lua_State* L) {
   return 1;
 }
 
+// offload.move{optimizer = "nvme", folder = {"/nvme0"}, ...} -> Pass
+int move(lua_State* L) {
+  MoveOptions options = parse_move_options(lua::check_value(L, 1));
+  options.world = lua::world(L);
+  options.files = std::make_shared<io::PosixFs>(options.world);
+  lua::push(L, make_move(std::move(options)));
+  return 1;
+}
+
 }  // namespace
 
 }  // namespace zt::offload
 
 ZT_LUA_MODULE(offload) {
-  module.function<zt::offload::measure>("measure_disk");
+  module.function<zt::offload::measure>("measure_disk").function<zt::offload::move>("move");
 }

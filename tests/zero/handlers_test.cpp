@@ -202,6 +202,7 @@ TEST(Handlers, GatherWhatAMorePreciseMasterWasRoundedTo) {
     unit.full = at::zeros({unit.layout.padded()}, at::kBFloat16);
     unit.shard = unit.full.narrow(0, unit.rank * unit.layout.chunk, unit.layout.chunk);
     unit.master = at::full({unit.layout.chunk}, 1.0F + 0.001F * static_cast<float>(rank.comm->rank() + 1));
+    unit.has_own_master = true;
     unit.round_master();
     rank.handlers.at(Kinds::get().unshard)->start(parse_action("UNSHARD 1 axes=[\"dp\"]"), rank.state).wait();
     for (int owner = 0; owner < 2; ++owner) {

@@ -107,12 +107,21 @@ TEST(Refusals, OfPlansWithReplicas) {
   EXPECT_CONTAINS(reasons(program), "the mesh replica=2 x dp=2 has no axis 'replicas': did you mean 'replica'?");
 }
 
-// Units of 100 elements have chunks of 256, which are three slices of at most 100.
+// Each unit is updated in three slices.
 RankProgram in_slices() {
   zero::ShardOptions options;
   options.stage = 1;
-  options.sub_group_size = 100;
-  return made_by(options);
+  RankProgram program = made_by(options);
+  std::vector<Action> actions;
+  for (const Action& action : program.actions) {
+    const bool is_step = action.kind == Kinds::get().step;
+    for (int64_t part = 0; part < (is_step ? 3 : 1); ++part) {
+      actions.push_back(action);
+      if (is_step) actions.back().attrs = {{"part", part}, {"parts", 3}};
+    }
+  }
+  program.actions = std::move(actions);
+  return program;
 }
 
 TEST(Refusals, OfUpdatesInSlices) {

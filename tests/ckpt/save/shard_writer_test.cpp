@@ -49,17 +49,37 @@ std::vector<ShardDataset> datasets_of(const Case& each) {
   return datasets;
 }
 
+class TensorSource : public PieceSource {
+ public:
+  explicit TensorSource(at::Tensor tensor) : tensor_(std::move(tensor)) {}
+  at::ScalarType dtype() const override { return tensor_.scalar_type(); }
+  void read(int64_t first, at::Tensor to) const override { to.copy_(tensor_.narrow(0, first, to.numel())); }
+  void write(int64_t first, const at::Tensor& from) override { tensor_.narrow(0, first, from.numel()).copy_(from); }
+
+ private:
+  at::Tensor tensor_;
+};
+
 TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
   for (const Case& each : kCases) {
     SCOPED_TRACE(each.name);
     const auto tensors = tensors_of(each);
-    ShardImage image(datasets_of(each)), snapshot(datasets_of(each));
+    ShardImage image(datasets_of(each)), snapshot(datasets_of(each)), streamed(datasets_of(each));
     io::FaultFs files;
-    const ShardRecord record = write_shard(files, "elsewhere", image, tensors);
-    const ShardRecord copied = write_shard(files, "in_place", snapshot, copy_into(snapshot, tensors));
+    std::vector<ShardData> data, sources;
+    for (const at::Tensor& tensor : tensors) {
+      data.push_back({.tensor = tensor});
+      sources.push_back({.source = std::make_shared<TensorSource>(tensor), .first = 0, .count = tensor.numel()});
+    }
+    const ShardRecord record = write_shard(files, "elsewhere", image, data);
+    copy_into(snapshot, data);
+    const ShardRecord copied = write_shard(files, "in_place", snapshot, data);
+    const ShardRecord read = write_shard(files, "from_sources", streamed, sources);
     const io::Bytes file = io::read_whole(files, "elsewhere");
     EXPECT_EQ(file, read_whole(files, "in_place"));
+    EXPECT_EQ(file, read_whole(files, "from_sources"));
     EXPECT_EQ(record.packed(), copied.packed());
+    EXPECT_EQ(record.packed(), read.packed());
     ASSERT_EQ(record.bytes, static_cast<int64_t>(file.size()));
 
     for (size_t i = 0; i < tensors.size(); ++i) {

@@ -67,7 +67,8 @@ local OPTIONS = {lr = 3e-2, weight_decay = 0.1, groups = {{match = "^embedding",
 
 function TestTensorOptimizer:test_bits_of_element_scope()
   local cases = {
-    {precision = "bf16", clip = 0.1}, {precision = "fp16"}, {slices = 100}, {clip = 0.1, model = model{tied = true}},
+    {precision = "bf16", clip = 0.1}, {precision = "fp16"}, {slices = 4096, model = model{hidden = 48}},
+    {clip = 0.1, model = model{tied = true}},
     {precision = "fp64"},
   }
   local frozen = model{norm = "rmsnorm"}

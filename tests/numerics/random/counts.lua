@@ -53,6 +53,7 @@ local function layout_of(layout, found)
   for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap"} do
     found[key] = layout[key] ~= nil
   end
+  for key, value in pairs(layout.move or {}) do found["move " .. key .. (value == "nvme" and " to files" or "")] = true end
 end
 
 local function features_of(case)

@@ -3,8 +3,9 @@
 -- A layout is {axes = {{"pp", 2}, {"dp", 2}}, micro_batches =, shard = {stage =, ...}, passes = function(mesh) ... end}. Axes are
 -- named pp, dp, ep, cp, tp and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which
 -- these are joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements. `backend` is
--- that of the mesh. `selective` and `overlap` are options of cut layers.
+-- that of the mesh. `selective` and `overlap` are options of cut layers, `move` those of offload.move besides its folder.
 local zt = require "zt"
+local offload = require "zt.offload"
 local zero = require "zt.zero"
 
 local layouts = {}
@@ -121,14 +122,22 @@ local function own_reduction(mesh, layout)
   return zt.pass{name = "lua_reduce", phase = "reduction", mesh = mesh, actions = {reduce}, differs_along = {}}
 end
 
+local function moved(program, layout)
+  if not layout.move then return program end
+  local options = {folder = {os.getenv "TMPDIR" or "/tmp"}}
+  for key, value in pairs(layout.move) do options[key] = value end
+  return program:apply(offload.move(options))
+end
+
 --- Returns the program with the passes of the layout.
 function layouts.apply(program, model, mesh, layout, precision)
   if layout.passes then
     for _, pass in ipairs{layout.passes(mesh)} do program = program:apply(pass) end
   end
-  if not layout.shard then return program end
+  if not layout.shard then return moved(program, layout) end
   program = program:apply(zero.shard(shard_options(model, mesh, layout, precision)))
-  return layout.lua_reduce and program:apply(own_reduction(mesh, layout)) or program
+  if layout.lua_reduce then program = program:apply(own_reduction(mesh, layout)) end
+  return moved(program, layout)
 end
 
 local function is_power_of_two(n)

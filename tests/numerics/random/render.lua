@@ -84,7 +84,7 @@ end
 local function layout_lines(case, name, layout, add)
   local head = {}
   for _, key in ipairs{"axes", "micro_batches", "eval_micro_batches", "joined", "shard", "lua_reduce", "backend",
-    "selective", "overlap"} do
+    "selective", "overlap", "move"} do
     if layout[key] then head[#head + 1] = key .. " = " .. code_of(layout[key]) end
   end
   local passes = passes_code(case, layout)

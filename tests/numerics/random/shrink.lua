@@ -116,11 +116,14 @@ local function add_layouts(case, candidates)
       fit(small)
     end)
   end
-  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap"} do
+  for _, key in ipairs{"recompute", "split_backward", "pairs", "joined", "backend", "selective", "overlap", "move"} do
     try(function(small)
       if small.layout[key] == nil then return false end
       small.layout[key] = nil
     end)
+  end
+  for _, key in ipairs(check_options.sorted_keys(case.layout.move or {})) do
+    try(function(small) small.layout.move[key] = nil end)
   end
   for _, key in ipairs(check_options.sorted_keys(case.layout.shard or {})) do
     local is_fixed = key == "stage" or key == "reduce_every" -- it decides about the order of sums

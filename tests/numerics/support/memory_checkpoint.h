@@ -1,6 +1,8 @@
 // A checkpoint of one rank in memory, for the same layout.
 #pragma once
 
+#include <ATen/ops/empty.h>
+
 #include <map>
 #include <string>
 #include <vector>
@@ -15,8 +17,10 @@ class MemoryCheckpoint : public Visitor {
  public:
   bool is_load() const override { return is_load_; }
   void tensor(const std::string& name, const std::vector<int64_t>&, Piece piece) override {
-    if (is_load_) piece.data.copy_(tensors_.at(name));
-    else tensors_[name] = piece.data.clone();
+    if (!piece.source && is_load_) piece.data.copy_(tensors_.at(name));
+    else if (!piece.source) tensors_[name] = piece.data.clone();
+    else if (is_load_) piece.source->write(0, tensors_.at(name));
+    else piece.source->read(0, tensors_[name] = at::empty({piece.count}, piece.dtype()));
   }
   void end_of_tensors() override {}
   void value(const std::string& name, Value& value) override {

@@ -22,7 +22,10 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
                                  {"value_grad", resource::value_grad},
                                  {"buffers", resource::buffers},
                                  {"deferred", resource::deferred},
-                                 {"scalars", resource::scalars}}) {
+                                 {"scalars", resource::scalars},
+                                 {"staging", resource::staging},
+                                 {"slot", resource::slot},
+                                 {"shard", resource::shard}}) {
     EXPECT_EQ(type_of(id).name, name);
     EXPECT_EQ(resource_id(name), id);
     EXPECT_FALSE(type_of(id).doc.empty());
@@ -32,7 +35,7 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
 // A type that reports count has bytes that plans count and tensors that are measured. A type whose data no one can reach by name
 // is listed here.
 TEST(ResourceTypes, SayWhereTheirDataLie) {
-  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars};
+  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars, resource::shard};
   for (const ResourceId id : resource_ids()) {
     const ResourceType& type = type_of(id);
     EXPECT_EQ(bytes_of(id) != nullptr, !type.memory.empty()) << type.name;

@@ -109,7 +109,7 @@ void clear_sum(const StepState& state, int unit, GradientPart part) {
 at::Tensor gathered_master(const Action& action, const StepState& state, int unit) {
   if (action.kind != Kinds::get().unshard) return {};
   const Unit& of = state.units.at(unit);
-  return of.owns_master() || of.owns_shard() ? at::Tensor() : of.master.clone();
+  return of.has_own_master || of.owns_shard() ? at::Tensor() : of.master.clone();
 }
 
 void check_master(const at::Tensor& before, const Unit& unit) {

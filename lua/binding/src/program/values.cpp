@@ -5,6 +5,17 @@
 
 #include "zt/base/options.h"
 
+namespace zt {
+
+static const Schema<Home>& schema_of(const Home& /*home*/) {
+  static const auto schema = Schema<Home>("program.units home")
+                                 .optional("tier", &Home::tier, "device, host or file")
+                                 .optional("stays", &Home::stays, "how many slices stay in memory", Check<int>(at_least(0)));
+  return schema;
+}
+
+}  // namespace zt
+
 namespace zt::lua {
 
 Value to_value(const Action& action) {
@@ -97,8 +108,15 @@ const Schema<UnitPlan>& unit_plan_schema() {
           .optional("sum_axes", &UnitPlan::sum_axes, "mesh axes over which its gradient is summed")
           .optional("state", &UnitPlan::state, "whole or sharded: master parameters and optimizer state")
           .optional("grads", &UnitPlan::grads, "whole or sharded")
-          .optional("params", &UnitPlan::params, "whole, sharded or node_shared");
+          .optional("params", &UnitPlan::params, "whole, sharded or node_shared")
+          .optional("slices", &UnitPlan::slices, "into which the owned part is cut", Check<int>(at_least(1)))
+          .optional("state_home", &UnitPlan::state_home, "where the optimizer state lies between its uses")
+          .optional("params_home", &UnitPlan::params_home, "where the shard of the parameters lies between its uses");
   return schema;
+}
+
+Value to_value(const Home& home) {
+  return Value::Table{{"tier", word_of(home.tier)}, {"stays", home.stays}};
 }
 
 Value to_value(const UnitPlan& plan) {
@@ -107,7 +125,10 @@ Value to_value(const UnitPlan& plan) {
                       {"sum_axes", to_list(plan.sum_axes)},
                       {"state", word_of(plan.state)},
                       {"grads", word_of(plan.grads)},
-                      {"params", word_of(plan.params)}};
+                      {"params", word_of(plan.params)},
+                      {"slices", plan.slices},
+                      {"state_home", to_value(plan.state_home)},
+                      {"params_home", to_value(plan.params_home)}};
 }
 
 }  // namespace

@@ -1,4 +1,6 @@
 // Where the data of the SDK's resources lie on a rank.
+#include <fmt/format.h>
+
 #include "zt/execute/executor.h"
 #include "zt/program/resource.h"
 
@@ -12,6 +14,18 @@ const Unit& unit_of(const Resource& resource, const StepState& state) {
   return state.units.at(static_cast<size_t>(resource.index));
 }
 
+// Adds the tensors of slices that are in memory, of names for which `is_wanted`. Those in slots belong to other units, too.
+void add_slices(const Unit& unit, UnitData data, const std::string& prefix,
+                const std::function<bool(const std::string&)>& is_wanted, List& list) {
+  const std::vector<DataSlice>& slices = unit.slices_of(data);
+  for (size_t part = 0; part < slices.size(); ++part) {
+    const Memory memory = static_cast<int>(part) < unit.plan.home(data).stays ? Memory::own : Memory::slot;
+    for (const auto& [name, tensor] : slices[part].tensors) {
+      if (is_wanted(name)) list.push_back({prefix + name, tensor, memory});
+    }
+  }
+}
+
 List param_tensors(const Resource& resource, const StepState& state) {
   const Unit& unit = unit_of(resource, state);
   const bool is_slot = unit.full.defined() && unit.owns_shard();
@@ -19,11 +33,17 @@ List param_tensors(const Resource& resource, const StepState& state) {
            unit.is_node_shared() ? Memory::node
            : is_slot             ? Memory::slot
                                  : Memory::own},
-          {"shard", unit.shard}};
+          {"shard", unit.shard, unit.is_sliced(UnitData::params) ? Memory::slot : Memory::own}};
 }
 
 List master_tensors(const Resource& resource, const StepState& state) {
-  return {{"master", unit_of(resource, state).master}};
+  const Unit& unit = unit_of(resource, state);
+  if (!unit.has_own_master) return {{"master", unit.master, unit.is_sliced(UnitData::params) ? Memory::slot : Memory::own}};
+  if (!unit.is_sliced(UnitData::state)) return {{"master", unit.master}};
+  List list;
+  add_slices(
+      unit, UnitData::state, "", [](const std::string& name) { return name == "master"; }, list);
+  return list;
 }
 
 List grad_tensors(const Resource& resource, const StepState& state) {
@@ -37,6 +57,8 @@ List state_tensors(const Resource& resource, const StepState& state) {
   List list;
   const Unit& unit = unit_of(resource, state);
   for (const auto& [name, tensor] : unit.state) list.push_back({"state." + name, tensor});
+  add_slices(
+      unit, UnitData::state, "state.", [](const std::string& name) { return name != "master"; }, list);
   for (const UpdatedPart& part : unit.parts) {
     for (const auto& [name, tensor] : part.state)
       list.push_back({"state." + name, tensor, Memory::own, state.model->params[part.param].name});
@@ -46,6 +68,13 @@ List state_tensors(const Resource& resource, const StepState& state) {
 
 List staging_tensors(const Resource& resource, const StepState& state) {
   return {{"staging", unit_of(resource, state).staging, Memory::slot}};
+}
+
+List slot_tensors(const Resource&, const StepState& state) {
+  List list;
+  for (size_t slot = 0; slot < state.elsewhere.slots.size(); ++slot)
+    list.push_back({fmt::format("slot.{}", slot), state.elsewhere.slots[slot]});
+  return list;
 }
 
 List buffer_tensors(const Resource& resource, const StepState& state) {
@@ -94,6 +123,7 @@ namespace {
   set_tensors(resource::grad, grad_tensors);
   set_tensors(resource::state, state_tensors);
   set_tensors(resource::staging, staging_tensors);
+  set_tensors(resource::slot, slot_tensors);
   set_tensors(resource::buffers, buffer_tensors);
   set_tensors(resource::value, output_tensors<&ValueStore::get>);
   set_tensors(resource::value_grad, output_tensors<&ValueStore::gradient>);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "counts.h"
+#include "movement/move_slices.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -71,6 +72,8 @@ Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, const
       {kinds.step, of_updater(&Updater::step)},
       {kinds.gather_tensors, of_updater(&Updater::gather)},
       {kinds.scatter_tensors, of_updater(&Updater::scatter)},
+      {kinds.fetch, handler_of(start_fetch)},
+      {kinds.evict, handler_of(start_evict)},
   };
 }
 

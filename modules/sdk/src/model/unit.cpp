@@ -30,9 +30,34 @@ int64_t FlatLayout::end(int rank) const {
   return std::min(numel, (rank + 1) * chunk);
 }
 
+UpdatedSlice Unit::updated_slice(int64_t part, int64_t parts) const {
+  const Slice slice = slice_of(layout.chunk, part, parts);
+  const auto here = [&](UnitData data) -> const DataSlice& {
+    const std::vector<DataSlice>& all = slices_of(data);
+    if (parts != std::ssize(all)) fault("unit {} is cut into {} slices, not {}", index, all.size(), parts);
+    const DataSlice& found = all[static_cast<size_t>(part)];
+    if (!found.is_here) fault("slice {} of the {} of unit {} is not in memory", part, word_of(data), index);
+    return found;
+  };
+  const auto cut = [&](const at::Tensor& whole) { return whole.narrow(0, slice.first, slice.count); };
+  UpdatedSlice updated{.master = {}, .grad = cut(grad_shard), .shard = {}};
+  updated.shard = is_sliced(UnitData::params) ? here(UnitData::params).tensors.at("shard") : cut(shard);
+  if (is_sliced(UnitData::state)) {
+    updated.state = here(UnitData::state).tensors;
+    if (const auto own = updated.state.extract("master"); !own.empty()) updated.master = own.mapped();
+  } else {
+    for (const auto& [name, tensor] : state) updated.state[name] = cut(tensor);
+    if (has_own_master) updated.master = cut(master);
+  }
+  if (!has_own_master) updated.master = std::exchange(updated.shard, at::Tensor());
+  return updated;
+}
+
 bool UnitPlan::is_spread() const {
   UnitPlan plan = *this;
   plan.held = true;
+  plan.slices = 1;
+  plan.state_home = plan.params_home = {};
   return plan != UnitPlan{};
 }
 

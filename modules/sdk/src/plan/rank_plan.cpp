@@ -5,6 +5,7 @@
 #include "execute/update/tensor_exchange.h"
 #include "model/build/unit_build.h"
 #include "model/tensor_owners.h"
+#include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt {
@@ -20,6 +21,30 @@ std::set<int> units_summed_apart(const RankProgram& program) {
   return units;
 }
 
+// Finds where the slices lie that are not always in memory, and how much room each place in memory needs for them.
+static void place_slices(const ModelInfo& model, std::span<const RankProgram* const> programs, const Optimizer* optimizer,
+                         RankUnits& held) {
+  for (const Unit& unit : held.units) {
+    if ((unit.plan.state_home.is_elsewhere() || unit.plan.params_home.is_elsewhere()) && !unit.owners.empty())
+      misuse(
+          "{} updates whole tensors of unit '{}', so its data cannot be cut into slices that lie elsewhere: leave them in the device's "
+          "memory, or take an optimizer that updates each element by itself",
+          optimizer->kind(), model.units[unit.index].name);
+  }
+  held.homes = map_homes(model, *programs.front(), held.units, optimizer ? optimizer->state_names() : std::vector<std::string>());
+  for (const RankProgram* program : programs) {
+    for (const Action& action : program->actions) {
+      if (action.kind != Kinds::get().fetch) continue;
+      const auto place = static_cast<size_t>(action.number("slot", 0));
+      if (held.places.size() <= place) held.places.resize(place + 1);
+      const DataRecords& records = held.homes.of(parse_word<UnitData>(action.attr("what"), "unknown data"), action.target);
+      const bool is_whole = records.slices != action.number("parts", 1);
+      held.places[place] =
+          std::max(held.places[place], is_whole ? records.total() : records.bytes(static_cast<int>(action.number("part", 0))));
+    }
+  }
+}
+
 RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* const> programs, const Coord& coord,
                          const Optimizer* optimizer) {
   const RankProgram& main = *programs.front();
@@ -33,6 +58,7 @@ RankUnits describe_units(const ModelInfo& model, std::span<const RankProgram* co
   held.slots.by_type = {{resource::param, parameter_slots(programs, model, held.units)},
                         {resource::grad, gradient_slots(main, model, held.units)},
                         {resource::staging, staging_slots(main, staged)}};
+  place_slices(model, programs, optimizer, held);
   return held;
 }
 
@@ -42,6 +68,13 @@ CostBasis cost_basis(const RankBasis& basis, const Coord& coord, const Action& a
           .units = basis.held.units,
           .ranks = coord.size(action.axes()),
           .optimizer_states = basis.optimizer_states};
+}
+
+// Adds the bytes to the line of this kind, or as a new line.
+static void add_line(std::vector<std::pair<std::string, int64_t>>& lines, const std::string& kind, int64_t bytes) {
+  const auto line = std::ranges::find(lines, kind, [](const auto& each) { return each.first; });
+  if (line == lines.end()) lines.emplace_back(kind, bytes);
+  else line->second += bytes;
 }
 
 RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
@@ -57,8 +90,10 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
     }
   }
   for (const ResourceId type : resource_ids()) {
-    if (const BytesOf* bytes = bytes_of(type)) plan.held.emplace_back(type_of(type).memory, (*bytes)(basis));
+    if (const BytesOf* bytes = bytes_of(type)) add_line(plan.held, type_of(type).memory, (*bytes)(basis));
   }
+  if (basis.held.homes.host > 0) plan.elsewhere.emplace_back("host", basis.held.homes.host);
+  if (basis.held.homes.files > 0) plan.elsewhere.emplace_back("files", basis.held.homes.files);
   if (const int64_t bytes = pass_buffer_bytes(program, units); bytes > 0) plan.held.emplace_back("buffers", bytes);
   plan.held.emplace_back("buckets", wire_elements(program, units) * size_of(program.precision.reduce));
   return plan;

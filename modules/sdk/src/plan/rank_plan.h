@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/build/unit_build.h"
+#include "zt/execute/homes.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
 #include "zt/plan/slots.h"
@@ -20,16 +21,21 @@ struct RankPlan {
   std::map<std::string, int64_t> sent;     // bytes per step, by kind, of ring algorithms: 2 (W - 1) / W of an all_reduce
   std::map<std::string, int64_t> along;    // the same by axis, a joined one as "dp+cp"
   // Bytes held, by kind in the order of reports: parameters (whole ones, owned parts, and the slots of gathered ones), master,
-  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole), buffers (of passes, if they have
+  // gradients, optimizer, staging (tensors on their way to the ranks that update them whole; slices of data that lie elsewhere),
+  // buffers (of passes, if they have
   // some), buckets (send buffers of gradients).
   std::vector<std::pair<std::string, int64_t>> held;
+  // Bytes outside of the device's memory: host, files; without those that are 0.
+  std::vector<std::pair<std::string, int64_t>> elsewhere = {};
   bool operator==(const RankPlan&) const = default;
 };
 
-// The units of a rank without their buffers, and which of them share slots.
+// The units of a rank without their buffers, which of them share slots, and what lies elsewhere.
 struct RankUnits {
   std::vector<Unit> units;
   SharedSlots slots;
+  HomeMap homes = {};
+  std::vector<int64_t> places = {};  // bytes by the attribute `slot` of FETCH
 };
 
 // The data from which the bytes of a rank's resources follow.

@@ -1,5 +1,6 @@
 // The bytes that a rank will hold of the SDK's resources outside of a step. Those of values within it come from a rehearsal.
 #include <algorithm>
+#include <numeric>
 
 #include "plan/rank_plan.h"
 #include "zt/base/tensor.h"
@@ -17,6 +18,7 @@ int64_t param_bytes(const RankBasis& basis) {
   for (const Unit& unit : held.units) {
     if (!unit.plan.held) continue;
     const bool is_whole = slots.of_unit[unit.index] < 0 && !unit.is_node_shared();
+    if (unit.plan.params_home.is_elsewhere()) continue;
     elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
   }
   return elements * size_of(basis.program.precision.params);
@@ -41,17 +43,19 @@ int64_t grad_bytes(const RankBasis& basis) {
   return elements * size_of(program.precision.grads);
 }
 
-// Of what the optimizer updates, one tensor in its precision.
-int64_t updated_bytes(const RankBasis& basis) {
-  int64_t elements = 0;
-  for (const Unit& unit : basis.held.units) {
-    if (basis.model.units[unit.index].trainable) elements += unit.layout.chunk;
-  }
-  return elements * size_of(basis.program.precision.master());
+// The elements of the owned part whose state is always in memory.
+int64_t resident(const Unit& unit) {
+  const Home& home = unit.plan.state_home;
+  return home.is_elsewhere() ? slice_of(unit.layout.chunk, home.stays, unit.plan.slices).first : unit.layout.chunk;
 }
 
 int64_t master_bytes(const RankBasis& basis) {
-  return basis.program.precision.is_mixed() ? updated_bytes(basis) : 0;
+  if (!basis.program.precision.is_mixed()) return 0;
+  int64_t elements = 0;
+  for (const Unit& unit : basis.held.units) {
+    if (basis.model.units[unit.index].trainable) elements += resident(unit);
+  }
+  return elements * size_of(basis.program.precision.master());
 }
 
 int64_t state_bytes(const RankBasis& basis) {
@@ -59,7 +63,7 @@ int64_t state_bytes(const RankBasis& basis) {
   int64_t bytes = 0;
   for (const Unit& unit : basis.held.units) {
     if (unit.owners.empty() && basis.model.units[unit.index].trainable)
-      bytes += unit.layout.chunk * basis.optimizer_states * size_of(master);
+      bytes += resident(unit) * basis.optimizer_states * size_of(master);
     for (const UpdatedPart& part : unit.parts) bytes += part.state_bytes(master);
   }
   return bytes;
@@ -69,6 +73,10 @@ int64_t staging_bytes(const RankBasis& basis) {
   return basis.held.slots.of(resource::staging).total() * size_of(basis.program.precision.master());
 }
 
+int64_t slot_bytes(const RankBasis& basis) {
+  return std::accumulate(basis.held.places.begin(), basis.held.places.end(), int64_t{0});
+}
+
 // Attaches the functions when the library is loaded.
 [[maybe_unused]] const bool is_attached = [] {
   set_bytes(resource::param, param_bytes);
@@ -76,6 +84,7 @@ int64_t staging_bytes(const RankBasis& basis) {
   set_bytes(resource::grad, grad_bytes);
   set_bytes(resource::state, state_bytes);
   set_bytes(resource::staging, staging_bytes);
+  set_bytes(resource::slot, slot_bytes);
   return true;
 }();
 

@@ -154,6 +154,12 @@ Resources resources_of(const Action& action, const ModelInfo& model) {
   Resources resources = kind(action.kind).resources(action, model);
   const std::vector<Resource> buffers = buffers_used(action, model);
   for (auto* list : {&resources.reads, &resources.writes}) list->insert(list->end(), buffers.begin(), buffers.end());
+  if (role_of(action) == Role::movement) return resources;
+  for (size_t i = 0, n = resources.writes.size(); i < n; ++i) {  // whoever changes master parameters rounds them
+    if (resources.writes[i].type != resource::master) continue;
+    resources.writes.push_back(resources.writes[i]);
+    resources.writes.back().type = resource::shard;
+  }
   return resources;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kind_costs.h"
 #include "kind_registry.h"
+#include "movement_kinds.h"
 #include "zt/base/error.h"
 #include "zt/program/rank_program.h"
 
@@ -141,7 +142,7 @@ Resources reduce_tie_resources(const Action& action, const ModelInfo&) {
 
 Resources unshard_resources(const Action& action, const ModelInfo&) {
   Resources resources;
-  add_units(resource::master, action, resources.reads);
+  add_units(resource::shard, action, resources.reads);
   add_units(resource::param, action, resources.writes);
   return resources;
 }
@@ -231,6 +232,8 @@ Kinds add_known_kinds() {
                                      Role::update, gather_tensors_cost, {{"axes", "wait"}, true, true});
   kinds.scatter_tensors = add_of_unit("SCATTER_TENSORS", scatter_tensors_resources, "brings their new values back", Role::update,
                                       scatter_tensors_cost, {{"axes", "wait"}, true, true});
+  kinds.fetch = add_kind(fetch_kind());
+  kinds.evict = add_kind(evict_kind());
   return kinds;
 }
 

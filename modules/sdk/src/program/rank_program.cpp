@@ -135,6 +135,19 @@ uint64_t RankProgram::hash() const {
   return stable_hash(text());
 }
 
+void slice_steps(RankProgram& program) {
+  std::vector<Action> result;
+  for (Action& action : program.actions) {
+    const bool is_whole = action.kind == Kinds::get().step && !action.attrs.contains("parts");
+    const int64_t parts = is_whole ? program.units.at(static_cast<size_t>(action.target)).slices : 1;
+    for (int64_t part = 0; part < parts; ++part) {
+      result.push_back(action);
+      if (parts > 1) result.back().attrs.merge(Value::Table{{"part", part}, {"parts", parts}});
+    }
+  }
+  program.actions = std::move(result);
+}
+
 RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches) {
   if (micro_batches < 1) misuse("a program of {} micro-batches does nothing: give at least 1", micro_batches);
   const Kinds& kinds = Kinds::get();

@@ -96,6 +96,12 @@ T take_as(Value::Table& attrs, const std::string& name, T otherwise) {
   misuse("'{}' cannot be {}", name, value.type_name());
 }
 
+int take_count(Value::Table& attrs, const std::string& name, int64_t otherwise) {
+  const int64_t count = take_as<int64_t>(attrs, name, otherwise);
+  if (count < 0 || count > 1'000'000'000) misuse("{}={} is out of range", name, count);
+  return static_cast<int>(count);
+}
+
 // Removes a list of names from `attrs` and returns it; empty if it is absent.
 std::vector<std::string> take_names(Value::Table& attrs, const std::string& name) {
   std::vector<std::string> names;
@@ -147,7 +153,15 @@ void parse_unit(const std::vector<std::string>& tokens, RankProgram& program) {
   plan.sum_axes = take_names(attrs, "sum_axes");
   for (const auto& [name, residence] : residences_of(plan))
     *residence = parse_word<Residence>(take_as<std::string>(attrs, name, "whole"), "unknown residence");
-  refuse_rest(attrs, {"held", "shard_axes", "sum_axes", "state", "grads", "params"});
+  plan.slices = take_count(attrs, "slices", 1);
+  std::vector<std::string> known{"held", "shard_axes", "sum_axes", "state", "grads", "params", "slices"};
+  for (const UnitData data : kAllData) {
+    const std::string home = word_of(data) + "_home", stays = word_of(data) + "_stays";
+    plan.home(data).tier = parse_word<Tier>(take_as<std::string>(attrs, home, "device"), "unknown home");
+    plan.home(data).stays = take_count(attrs, stays, 0);
+    known.insert(known.end(), {home, stays});
+  }
+  refuse_rest(attrs, known);
 }
 
 void parse_buffer(const std::vector<std::string>& tokens, RankProgram& program) {
@@ -229,6 +243,12 @@ std::string RankProgram::text() const {
     if (!plan.sum_axes.empty()) text += " sum_axes=" + names_text(plan.sum_axes);
     for (const auto& [name, residence] : residences_of(plan)) {
       if (*residence != Residence::whole) text += fmt::format(" {}={}", name, word_of(*residence));
+    }
+    if (plan.slices > 1) text += fmt::format(" slices={}", plan.slices);
+    for (const UnitData data : kAllData) {
+      const Home& home = plan.home(data);
+      if (home.is_elsewhere()) text += fmt::format(" {}_home={}", word_of(data), word_of(home.tier));
+      if (home.stays > 0) text += fmt::format(" {}_stays={}", word_of(data), home.stays);
     }
     text += "\n";
   }

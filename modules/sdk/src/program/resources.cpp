@@ -16,7 +16,7 @@ namespace zt {
 namespace {
 
 // In the order of the constants in `resource`.
-std::array<std::pair<ResourceId, ResourceType>, 11> sdk_types() {
+std::array<std::pair<ResourceId, ResourceType>, 13> sdk_types() {
   return {{
       {resource::param, {"param", Index::unit, false, true, "parameters", "", "the full parameters of a unit"}},
       {resource::master, {"master", Index::unit, false, true, "master", "model", "the owned part that the optimizer updates"}},
@@ -31,6 +31,8 @@ std::array<std::pair<ResourceId, ResourceType>, 11> sdk_types() {
       {resource::staging,
        {"staging", Index::unit, false, false, "staging", "",
         "a unit's tensors on their way to the ranks that update them whole"}},
+      {resource::slot, {"slot", Index::none, false, true, "staging", "", "places in memory for data that FETCH brings"}},
+      {resource::shard, {"shard", Index::unit, false, true, "", "", "the owned part of a unit's parameters"}},
   }};
 }
 
@@ -139,8 +141,8 @@ bool is_type_name(const std::string& name) {
 
 ResourceId register_resource(ResourceType type) {
   if (!is_type_name(type.name)) misuse("'{}' is no name for a resource type: use lower-case letters, digits and '_'", type.name);
-  if (type.has_slices && type.index != Index::unit)
-    misuse("the resource type '{}' has slices, but its index counts {}: only units are cut into slices", type.name,
+  if (type.has_slices && type.index != Index::unit && type.index != Index::none)
+    misuse("the resource type '{}' has slices, but its index counts {}: these are not cut into slices", type.name,
            name_of(type.index));
   if (!type.saved_as.empty() && type.index != Index::unit && type.index != Index::layer)
     misuse("the resource type '{}' is saved, but it is not of units or layers: its tensors would have no names", type.name);

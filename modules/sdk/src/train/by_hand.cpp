@@ -21,7 +21,7 @@ int end_of_forwards(const RankProgram& program, int from, int micro_batch) {
   for (int i = from; i < n; ++i) {
     const Action& action = program.actions[i];
     if (action.kind == forward && action.micro_batch == micro_batch) end = i + 1;
-    else if (role_of(action) != Role::residency) break;
+    else if (role_of(action) != Role::residency && role_of(action) != Role::movement) break;
   }
   return end;
 }
@@ -220,9 +220,8 @@ void ByHand::note_forward(const Counts& counts) {
 void ByHand::or_as_before(const char* advice, const std::function<void()>& body) {
   try {
     const Health::Busy busy(runs_.health());
-    body();
-  } catch (const Fault& error) {
-    runs_.health().lose(error.what());
+    runs_.health().guard(body);
+  } catch (const Fault&) {
     throw;
   } catch (...) {
     if (micro_batch_ > 0) runs_.layers().discard(micro_batch_);

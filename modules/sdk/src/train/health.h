@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -44,6 +45,16 @@ class Health {
   }
   // Ends all further use, after a Fault.
   void lose(const std::string& why) { lost_ = why; }
+
+  // Calls `body`. A Fault ends all further use.
+  void guard(const std::function<void()>& body) {
+    try {
+      body();
+    } catch (const Fault& error) {
+      lose(error.what());
+      throw;
+    }
+  }
 
   const std::string& half_changed() const { return half_changed_; }  // why only a load is allowed; empty: all is
 

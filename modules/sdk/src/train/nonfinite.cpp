@@ -4,6 +4,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "execute/movement/move_slices.h"
 #include "runner.h"
 
 namespace zt {
@@ -88,6 +89,7 @@ NonfinitePlace replay(ProgramRuns& runs, const Plan& plan) {
     if (const std::string what = nonfinite_result(action, runs); !what.empty()) place = {action.micro_batch, i, what};
   }
   running.drain();
+  drop_slices(runs.state());  // which only updates change
   runs.parts().search.end();
   return place;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "execute/movement/move_slices.h"
 #include "memory_check.h"
 #include "plan/plan_links.h"
 #include "zt/base/error.h"
@@ -71,8 +72,9 @@ ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::sh
   }
 }
 
+// What a work that has failed was to move or to sum is lost.
 void ProgramRuns::drain() {
-  if (running_) running_->drain();
+  if (running_) health_.guard([this] { running_->drain(); });
   running_ = nullptr;
 }
 
@@ -204,9 +206,8 @@ void ProgramRuns::attempt(Executor& running, int first, const Rescue& rescue, co
   std::exception_ptr failure;
   try {
     const Health::Busy busy(health_);
-    body();
-  } catch (const Fault& error) {
-    health_.lose(error.what());
+    health_.guard(body);
+  } catch (const Fault&) {
     throw;
   } catch (const StepRefused&) {
     if (running.next() == first) throw;
@@ -244,6 +245,7 @@ void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, con
                          state_.step);
     }
   }
+  drop_slices(state_);
   begin({}, running);  // frees batch, values and graphs
   const bool is_of_peer = !failure || state_.failure->is_of_peer;
   state_.failure.reset();

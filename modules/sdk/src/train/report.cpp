@@ -67,6 +67,11 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
     total.measured = line.measured < 0 || total.measured < 0 ? -1 : total.measured + line.measured;
   }
   lines.push_back(total);
+  // Outside of the device's memory, so no part of the total.
+  for (const auto& [tier, bytes] : plan_->rank().elsewhere) {
+    const auto found = measured.find(tier);
+    lines.push_back({tier, bytes, found == measured.end() ? -1 : found->second});
+  }
   return lines;
 }
 

@@ -22,6 +22,7 @@ ZT_DEFINE_OBJECT(Trainer, "Trainer")
 
 Stateful::~Stateful() = default;
 Visitor::~Visitor() = default;
+PieceSource::~PieceSource() = default;
 
 namespace {
 

@@ -62,6 +62,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankPro
   check_gradients(subject, findings);
   check_updates(subject, findings);
   check_residency(subject, findings);
+  check_movement(subject, findings);
   if (findings.empty()) check_sums(subject, findings);
   return findings;
 }
@@ -82,10 +83,13 @@ std::vector<int> first_equals(const std::vector<const RankProgram*>& programs) {
   return firsts;
 }
 
-// Returns whether the plans of all units are equal, except for which rank holds them.
+// Returns whether the plans of all units are equal, except for which rank holds them, and where these have their data.
 bool is_spread_alike(const RankProgram& a, const RankProgram& b) {
   return std::ranges::equal(a.units, b.units, [](UnitPlan x, const UnitPlan& y) {
     x.held = y.held;
+    x.slices = y.slices;
+    x.state_home = y.state_home;
+    x.params_home = y.params_home;
     return x == y;
   });
 }

@@ -139,6 +139,26 @@ void check_plan_axes(const Subject& subject, int unit, Findings& findings) {
   }
 }
 
+void check_homes(const Subject& subject, int unit, Findings& findings) {
+  const UnitPlan& plan = subject.program.units[static_cast<size_t>(unit)];
+  const std::string name = subject.unit(unit);
+  if (plan.slices < 1)
+    return refuse(subject, findings, -1, "the plan of {} cuts it into {} slices: give 1 or more", name, plan.slices);
+  for (const UnitData data : kAllData) {
+    const Home& home = plan.home(data);
+    const int most = home.is_elsewhere() && data == UnitData::state ? plan.slices - 1 : 0;
+    if (home.stays < 0 || home.stays > most)
+      refuse(subject, findings, -1, "the plan of {} lets {} slices of its {} stay in memory: give {}", name, home.stays,
+             word_of(data), most == 0 ? "0" : fmt::format("0 to {}", most));
+  }
+  if (plan.params_home.is_elsewhere() && plan.params != Residence::sharded)
+    refuse(
+        subject, findings, -1,
+        "the plan of {} has its parameters elsewhere between their uses, but they are {}: shard them (params=sharded), UNSHARD "
+        "brings them to the layers",
+        name, word_of(plan.params));
+}
+
 void check_plans(const Subject& subject, Findings& findings) {
   for (size_t unit = 0; unit < subject.program.units.size(); ++unit) {
     const UnitPlan& plan = subject.program.units[unit];
@@ -155,6 +175,7 @@ void check_plans(const Subject& subject, Findings& findings) {
     if (plan.params == Residence::node_shared && is_whole(plan.state))
       refuse(subject, findings, -1, "the plan of {} shares parameters on a node whose state is not sharded: shard the state too",
              name);
+    check_homes(subject, static_cast<int>(unit), findings);
     check_plan_axes(subject, static_cast<int>(unit), findings);
   }
 }

@@ -18,7 +18,9 @@ class ResidencyCheck : RankCheck {
 
   void run() {
     for (int step = 0; step < subject_.size(); ++step) {
-      if (role_of(subject_.action(step)) != Role::residency) {
+      const Role role = role_of(subject_.action(step));
+      if (role == Role::movement) continue;  // it changes no value
+      if (role != Role::residency) {
         use(step);
         continue;
       }

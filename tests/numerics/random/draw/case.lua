@@ -10,6 +10,9 @@ local optimizers = {
   {"lua_momentum", {lr = 0.02, weight_decay = 0.1}},
 }
 
+-- Those that update whole tensors.
+local of_tensors = {muon = true, lamb = true, adafactor = true, lua_rows = true}
+
 -- With their defaults, Muon, Adafactor and Adagrad move at full length where a gradient is 0 but for rounding.
 local later_optimizers = {
   {"muon", {lr = 0.02, weight_decay = 0.1, eps = 1, adamw = {lr = 0.01}}}, {"lamb", {lr = 0.01, weight_decay = 0.1}},
@@ -117,6 +120,10 @@ function draw_case.draw(seed)
   for _, layout in ipairs{case.layout, case.second} do
     local may = layout.shard and not layout.shard.reduce_dtype
     if may and later:one_in(4) then layout.lua_reduce = true end
+  end
+  local moves = Dice.new(case.seed * 7 + 5)
+  for _, layout in ipairs{case.layout, case.second} do
+    if not of_tensors[case.optimizer[1]] and moves:one_in(3) then layout.move = draw_layout.move(moves, layout) end
   end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)

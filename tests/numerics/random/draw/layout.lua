@@ -61,7 +61,7 @@ local function shard_of(dice, sizes, is_fixed)
   if sizes.replica > 1 then shard.stage = math.max(1, shard.stage) end
   if dice:one_in(2) then shard.bucket_bytes = dice:pick{0, 100, 1000, 3000, 2 ^ 30} end
   if dice:one_in(3) and shard.stage > 0 then shard.gather_bucket_bytes = dice:pick{0, 500, 5000} end
-  if dice:one_in(3) then shard.sub_group_size = dice:pick{7, 37, 256, 300} end
+  if dice:one_in(3) then shard.sub_group_size = dice:pick{7, 4096, 8192} end
   if dice:one_in(3) then shard.overlap = dice:one_in(2) end
   if shard.stage == 3 and dice:one_in(2) then choose_movement(dice, shard)
   elseif dice:one_in(2) then shard.node_shared = shard.stage > 0 and dice:one_in(2) end
@@ -110,6 +110,24 @@ function draw_layout.draw(dice, ranks, pieces, options)
   if dice:one_in(4) then layout.split_backward = true end
   if sizes.pp == 1 and not options.is_by_hand and dice:one_in(options.experts and 2 or 5) then layout.pairs = true end
   return layout
+end
+
+--- Returns options of offload.move for the layout, without its folder.
+function draw_layout.move(dice, layout)
+  local shard = layout.shard or {}
+  local move = {optimizer = dice:pick{"nvme", "nvme", "device"}}
+  if shard.stage == 3 and not shard.node_shared and not shard.persist_below then
+    move.parameters = move.optimizer == "device" and "nvme" or dice:pick{"nvme", "device"}
+  else move.optimizer = "nvme" end
+  if move.parameters == "nvme" then shard.node_shared = false end
+  if dice:one_in(2) then move.ratio = dice:pick{0, 0.3, 0.7}
+  elseif dice:one_in(2) then move.memory = dice:below(20000) end
+  if dice:one_in(3) then move.staging = dice:pick{300000, 600000} end
+  if not shard.sub_group_size and dice:one_in(3) then move.slice = dice:pick{4096, 8192} end
+  if dice:one_in(3) then move.block, move.depth = 4096, dice:between(1, 3) end
+  if dice:one_in(3) then move.checksum = true end
+  if dice:one_in(6) then move.direct = false end
+  return move
 end
 
 --- Returns the size of an axis of the layout, 1 if it has none.

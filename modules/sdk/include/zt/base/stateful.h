@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,13 +13,26 @@
 
 namespace zt {
 
+// Elements that do not lie in memory, or not as a whole. The functions throw Fault if they cannot be reached.
+class PieceSource {
+ public:
+  virtual ~PieceSource();
+  virtual at::ScalarType dtype() const = 0;
+  // Copies elements [first, first + to.numel()) of the piece to `to`, or `from` to its elements from `first` on.
+  virtual void read(int64_t first, at::Tensor to) const = 0;
+  virtual void write(int64_t first, const at::Tensor& from) = 0;
+};
+
 // The part of a tensor that one rank saves. The boxes, each row-major, are concatenated to one sequence of elements. This rank
-// holds its elements [first, first + count) in `data`, which is flat and contiguous.
+// holds its elements [first, first + count) in `data`, which is flat and contiguous, or else they are those of `source`.
 struct Piece {
   std::vector<Box> boxes;
   int64_t first = 0;
   int64_t count = 0;
   at::Tensor data;
+  std::shared_ptr<PieceSource> source = {};
+
+  at::ScalarType dtype() const { return source ? source->dtype() : data.scalar_type(); }
 };
 
 class Visitor {
@@ -27,7 +41,7 @@ class Visitor {
   virtual bool is_load() const = 0;
   // Whether this walk only finds out which tensors and values a load will replace: their contents are not read.
   virtual bool precedes_load() const { return false; }
-  // Visits a tensor of global shape `shape`, of which this rank holds `piece`. A save reads piece.data, a load writes it.
+  // Visits a tensor of global shape `shape`, of which this rank holds `piece`. A save reads its elements, a load writes them.
   // Several ranks may hold the same elements: these must be equal.
   virtual void tensor(const std::string& name, const std::vector<int64_t>& shape, Piece piece) = 0;
   // Describes the tensor of the last call of `tensor`, for people. A save keeps the attributes. Equal on all ranks.

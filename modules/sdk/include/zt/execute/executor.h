@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zt/base/error.h"
+#include "zt/execute/homes.h"
 #include "zt/execute/links.h"
 #include "zt/execute/pass_tensors.h"
 #include "zt/execute/step_batch.h"
@@ -50,6 +51,7 @@ struct RankData {
   std::vector<at::Tensor> buffers;       // by ModelInfo::buffers; undefined if this rank does not run the layer
   ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
   std::vector<PassTensor> pass_buffers;  // as RankProgram::buffers of the main program
+  Elsewhere elsewhere;                   // the data that are not always in the device's memory
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
 };
 

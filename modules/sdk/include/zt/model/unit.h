@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "zt/model/home.h"
+
 namespace zt {
 
 // The flat layout of one unit over W ranks. Parameters start at multiples of kParamAlign elements; rank r owns
@@ -49,9 +51,13 @@ struct UnitPlan {
   Residence state = Residence::whole;        // of master parameters and optimizer state
   Residence grads = Residence::whole;        // sharded: the sum is; before its reduction a gradient is whole, in a slot
   Residence params = Residence::whole;       // sharded: between UNSHARD and RESHARD they are whole, in a slot
+  int slices = 1;                            // into which the owned part is cut: one STEP updates one of them
+  Home state_home = {}, params_home = {};  // where UnitData::state and UnitData::params of the owned part lie between their uses
   bool operator==(const UnitPlan&) const = default;
 
-  // Returns whether a pass has spread the unit over ranks, whether or not this rank holds it.
+  Home& home(UnitData data) { return data == UnitData::state ? state_home : params_home; }
+  const Home& home(UnitData data) const { return data == UnitData::state ? state_home : params_home; }
+  // Returns whether a pass has spread the unit over ranks, whether or not this rank holds it, and wherever its data lie.
   bool is_spread() const;
   // Returns the axes of sum_axes along which the ranks hold equal shards, in order.
   std::vector<std::string> replica_axes() const;
@@ -79,6 +85,18 @@ struct UpdatedPart {
   int64_t state_bytes(at::ScalarType master) const;
 };
 
+// A slice of one kind of a unit's data, in flat tensors by the name of a field of Unit ("master", "shard") or of optimizer state.
+struct DataSlice {
+  bool is_here = false;  // in memory; without tensors otherwise
+  std::map<std::string, at::Tensor> tensors = {};
+};
+// What STEP updates of a slice, in flat tensors.
+struct UpdatedSlice {
+  at::Tensor master, grad;
+  at::Tensor shard;  // undefined if it is the same memory as `master`
+  std::map<std::string, at::Tensor> state = {};
+};
+
 // The buffers of one unit on this rank. The trainer owns them; action handlers read and write them.
 struct Unit {
   int index = 0;
@@ -96,7 +114,11 @@ struct Unit {
                           // If sharded, a slot that holds it from the first backward to the reduction
   at::Tensor grad_shard;  // [chunk] the owned part of the sum: a view into `grad`, or if sharded a buffer of its own
   at::Tensor grad_sum;    // [chunk] sum of the parts reduced so far; undefined unless each micro-batch is reduced by itself
-  std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]; empty if it is in `parts`
+  std::map<std::string, at::Tensor> state;  // optimizer state by name, each [chunk]; empty if it is in `parts` or in slices
+  // By UnitData, the slices of what lies elsewhere between its uses; empty if it does not. The tensors above are undefined then:
+  // with UnitData::state `state` and `master`, if this has memory of its own; with UnitData::params `shard`, except where all of
+  // it was fetched.
+  std::array<std::vector<DataSlice>, kAllData.size()> slices = {};
   // If the optimizer needs whole tensors (model/tensor_owners.h):
   std::vector<UpdatedPart> parts = {};       // what this rank updates, by place in the unit
   std::vector<std::string> owner_axes = {};  // the axes among whose ranks the unit's tensors have owners
@@ -106,17 +128,21 @@ struct Unit {
   bool is_node_shared() const { return plan.params == Residence::node_shared; }
   // Returns whether tensors lie in parts on the ranks among which they have owners, which therefore gather them.
   bool gathers_tensors = false;
-  // Return whether `grad_shard`, `shard` and `master` have memory of their own, and are not views into `grad`, `full` and
-  // `shard`.
+  bool has_own_master = false;  // whether `master` has memory of its own, and is not `shard`
+  // Return whether `grad_shard` and `shard` have memory of their own, and are not views into `grad` and `full`.
   bool owns_grad_shard() const { return grad.defined() && !grad_shard.is_alias_of(grad); }
-  bool owns_shard() const { return !shard.is_alias_of(full); }
-  bool owns_master() const { return !master.is_alias_of(shard); }
+  bool owns_shard() const { return is_sliced(UnitData::params) || !shard.is_alias_of(full); }
+  std::vector<DataSlice>& slices_of(UnitData data) { return slices[static_cast<size_t>(data)]; }
+  const std::vector<DataSlice>& slices_of(UnitData data) const { return slices[static_cast<size_t>(data)]; }
+  bool is_sliced(UnitData data) const { return !slices_of(data).empty(); }
   // Writes `master` to `shard`, rounded to nearest even. Call after `master` was changed by anything but an optimizer's step.
   void round_master() const { round_master(0, master.numel()); }
   // The same for `count` elements from `first`.
   void round_master(int64_t first, int64_t count) const {
-    if (owns_master()) shard.narrow(0, first, count).copy_(master.narrow(0, first, count));
+    if (has_own_master) shard.narrow(0, first, count).copy_(master.narrow(0, first, count));
   }
+  // Returns slice number `part` of `parts` slices of the owned part. Throws Fault if it is not in memory.
+  UpdatedSlice updated_slice(int64_t part, int64_t parts) const;
 };
 
 }  // namespace zt

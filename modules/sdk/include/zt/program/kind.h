@@ -108,7 +108,8 @@ const Kind& kind(KindId id);  // throws Misuse if there is no such kind; the ref
 KindId kind_id(const std::string& name);
 std::vector<std::string> kind_names();
 
-// Return what `kind(action.kind)` says of the action; the resources also those of the attribute `buffers`.
+// Return what `kind(action.kind)` says of the action; the resources also those of the attribute `buffers`, and the shards of
+// units whose master parameters it changes.
 Resources resources_of(const Action& action, const ModelInfo& model);
 // Returns the buffers of passes that the attribute `buffers` names. Throws Misuse for a buffer that no action of this kind has,
 // such as one of a unit for an action on a position.
@@ -122,7 +123,7 @@ std::string queue_of(const Action& action);
 // The ids of the kinds that the SDK registers.
 struct Kinds {
   KindId count, forward, backward, input_grad, weight_grad, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard,
-      norm, step, update, gather_tensors, scatter_tensors;
+      norm, step, update, gather_tensors, scatter_tensors, fetch, evict;
   static const Kinds& get();
 };
 

@@ -33,8 +33,13 @@ enum class Keep : uint8_t { graph, inputs, none };
 //   units   REDUCE_GRAD, REPLICATE_GRAD, UNSHARD: the other units of a bucket, besides the target
 //   sum     REDUCE_GRAD: "first", "middle" or "last", its GradientPart; absent for the whole gradient
 //   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
-//   part, parts   STEP: updates slice number `part`, counted from 0, of `parts` slices of the owned part
+//   part, parts   STEP, FETCH, EVICT: slice number `part`, counted from 0, of `parts` slices of the owned part (model/home.h)
 //   staged  STEP: true if GATHER_TENSORS has brought the unit's tensors to the ranks that update them whole
+//   what    FETCH, EVICT: the UnitData that they move: "state", in slices, or "params", in slices or all of it
+//   master  FETCH, EVICT: true if master parameters are with it, because they have memory of their own
+//   home    FETCH, EVICT: the tier in which the data lie between their uses: "host" or "file"
+//   slot    FETCH, EVICT: the number of the place in memory, of at most kMostSlots
+//   unchanged  EVICT: true if nothing has changed the data, so that their home has them already
 //   wait    true: the executor waits for the action's work before the next action, without overlap
 // and of any kind:
 //   buffers the names of buffers of passes that the action reads and writes: those of its units, its position, its layer, the run
@@ -59,6 +64,9 @@ struct Action {
   std::vector<int> units() const;            // target, then attrs.units; for kinds whose target is a unit
   std::vector<std::string> buffers() const;  // attrs.buffers; empty if it is absent
 };
+
+// The most places in memory for data that FETCH brings.
+inline constexpr int kMostSlots = 1024;
 
 // All that one rank does in a step. A Program builds one for each rank.
 struct RankProgram {
@@ -85,6 +93,9 @@ struct RankProgram {
 // Returns, by position of the model, whether the program runs it.
 std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model);
 
+// Replaces each STEP without slices by one for each slice into which its unit is cut (UnitPlan::slices).
+void slice_steps(RankProgram& program);
+
 std::string action_text(const Action& action);
 Action parse_action(const std::string& line);
 
@@ -94,9 +105,9 @@ Action parse_action(const std::string& line);
 RankProgram base_program(const ModelInfo& model, Mode mode, int micro_batches);
 
 // Passes run in the order of their phases.
-enum class Phase : uint8_t { structure, compute, residency, reduction, overlap };
+enum class Phase : uint8_t { structure, compute, residency, reduction, overlap, movement };
 constexpr auto words_of(Phase) {
-  return std::array{"structure", "compute", "residency", "reduction", "overlap"};
+  return std::array{"structure", "compute", "residency", "reduction", "overlap", "movement"};
 }
 inline Phase parse_phase(const std::string& name) {
   return parse_word<Phase>(name, "unknown phase");
@@ -106,6 +117,9 @@ inline std::string phase_name(Phase phase) {
 }
 
 class ActionHandler;
+class Homes;
+class Optimizer;
+struct HomeNeeds;
 
 // A pure function from program to program, so that any rank can build the program of every rank.
 class Pass {
@@ -125,6 +139,10 @@ class Pass {
   // Returns handlers that run known kinds in the place of those that do so otherwise, in this program only. They keep what the
   // kind's resources and comments promise.
   virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const { return {}; }
+  // Returns the pass for a trainer with this optimizer; null if it is this one. What moves depends on how much state there is.
+  virtual std::shared_ptr<Pass> for_optimizer(const Optimizer&) const { return nullptr; }
+  // Returns the memories of this rank for data that lie elsewhere; null if the pass moves no data. Called once for each trainer.
+  virtual std::shared_ptr<Homes> make_homes(const HomeNeeds&) const { return nullptr; }
   // Returns whether its handlers need StepState::grad_divisor before the end of a step by hand, which could change it.
   virtual bool fixes_divisor() const { return false; }
 };

@@ -27,7 +27,7 @@ struct ResourceType {
   std::string name;  // lower case: "grad". The word of scripts, messages and texts
   Index index = Index::none;
   bool has_micro_batch = false;  // there is one for each micro-batch of a step
-  bool has_slices = false;       // actions may touch one of several equal slices of it
+  bool has_slices = false;       // actions may touch one of several slices of it
   std::string memory = {};       // the kind under which reports count its bytes: "gradients". Empty: reports count it elsewhere
   // The first part of its names in checkpoints, such as "optimizer" of "optimizer/exp_avg/head.weight"; empty: checkpoints do not
   // hold it. Only types of units and layers can be saved.
@@ -52,6 +52,8 @@ inline constexpr ResourceId buffers{7};     // the tensors that a layer changes 
 inline constexpr ResourceId deferred{8};    // the weight gradients of a position that I has left to W, for one micro-batch
 inline constexpr ResourceId scalars{9};     // counts, norm and loss of the step
 inline constexpr ResourceId staging{10};    // a unit's tensors on their way to the ranks that update them whole, and back
+inline constexpr ResourceId slot{11};       // places in memory for data that FETCH brings: slices of one resource
+inline constexpr ResourceId shard{12};      // the owned part of a unit's parameters, in their type: what UNSHARD gathers
 }  // namespace resource
 
 // Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of
@@ -93,8 +95,8 @@ using TensorsOf = std::function<std::vector<NamedTensor>(const Resource&, const 
 using BytesOf = std::function<int64_t(const RankBasis&)>;
 
 // Registers a type for the process and returns its id. A name that is registered already with the same facts keeps its id; `doc`
-// may differ. Throws Misuse if the name has other facts or is not lower case, if the type has slices but is not of units, or if
-// it is saved but is not of units or layers. Thread-safe, as are the functions below.
+// may differ. Throws Misuse if the name has other facts or is not lower case, if the type has slices but is of positions or
+// layers, or if it is saved but is not of units or layers. Thread-safe, as are the functions below.
 ResourceId register_resource(ResourceType type);
 const ResourceType& type_of(ResourceId id);  // throws Misuse if there is no such type; the reference stays valid
 // Throws Misuse, with the nearest name, if there is no such type.

@@ -70,7 +70,7 @@ std::string differing_along(const std::string& axis, double all, const std::vect
   bool is_narrow = false;
   for (const Unit& unit : state.units) {
     if (!unit.grad.defined() || !is_among(copy_axes(unit, axes, state), axis)) continue;
-    is_narrow = is_narrow || unit.shard.element_size() < 4;
+    is_narrow = is_narrow || unit.full.element_size() < 4;
     for (const int param : state.model->units[unit.index].params)
       mine.data_ptr<double>()[param] = norm_of(unit, params[param], state);
   }

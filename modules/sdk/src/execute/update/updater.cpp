@@ -9,16 +9,18 @@ namespace zt {
 
 namespace {
 
-// Returns the segments cut to slice `part` of `parts` slices of the shard.
-std::vector<Segment> slice_of(const std::vector<Segment>& segments, int64_t chunk, int64_t part, int64_t parts) {
-  const int64_t size = (chunk + parts - 1) / parts;
+// Returns the segments cut to the slice, with places counted from its begin.
+std::vector<Segment> segments_in(const std::vector<Segment>& segments, const Slice& slice) {
   std::vector<Segment> inside;
   for (Segment segment : segments) {
     const int64_t before = segment.begin;
-    segment.begin = std::max(segment.begin, part * size);
+    segment.begin = std::max(segment.begin, slice.first);
     segment.first += segment.begin - before;
-    segment.end = std::min(segment.end, (part + 1) * size);
-    if (segment.begin < segment.end) inside.push_back(segment);
+    segment.end = std::min(segment.end, slice.end());
+    if (segment.begin >= segment.end) continue;
+    segment.begin -= slice.first;
+    segment.end -= slice.first;
+    inside.push_back(segment);
   }
   return inside;
 }
@@ -54,11 +56,16 @@ Work Updater::step(const Action& action, StepState& state) const {
     step_parts(action, unit, scalars, *state.model);
     return {};
   }
-  FlatState shard{unit.master, unit.state, unit.owns_master() ? unit.shard : at::Tensor(), state.model};
   const std::vector<Segment>& segments = units_[action.target].segments;
-  const int64_t parts = action.number("parts", 1);
-  if (parts == 1) optimizer_->step(shard, unit.grad_shard, segments, scalars);
-  else optimizer_->step(shard, unit.grad_shard, slice_of(segments, unit.layout.chunk, action.number("part", 0), parts), scalars);
+  const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
+  if (parts == 1 && !unit.is_sliced(UnitData::state) && !unit.is_sliced(UnitData::params)) {
+    FlatState whole{unit.master, unit.state, unit.has_own_master ? unit.shard : at::Tensor(), state.model};
+    optimizer_->step(whole, unit.grad_shard, segments, scalars);
+    return {};
+  }
+  UpdatedSlice slice = unit.updated_slice(part, parts);
+  FlatState flat{std::move(slice.master), std::move(slice.state), std::move(slice.shard), state.model};
+  optimizer_->step(flat, slice.grad, segments_in(segments, slice_of(unit.layout.chunk, part, parts)), scalars);
   return {};
 }
 
@@ -92,7 +99,7 @@ void Updater::step_elements(const UpdatedPart& part, const Unit& unit, const Sca
   const auto& segments = units_[unit.index].segments;
   Segment segment = *std::ranges::find(segments, part.param, &Segment::param);
   const auto mine = [&](const at::Tensor& flat) { return flat.narrow(0, segment.begin, segment.end - segment.begin); };
-  FlatState shard{mine(unit.master), part.state, unit.owns_master() ? mine(unit.shard) : at::Tensor(), &model};
+  FlatState shard{mine(unit.master), part.state, unit.has_own_master ? mine(unit.shard) : at::Tensor(), &model};
   const at::Tensor grad = mine(unit.grad_shard);
   segment.end -= segment.begin;
   segment.begin = 0;

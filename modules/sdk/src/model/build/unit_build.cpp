@@ -28,7 +28,7 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
                         at::Tensor& owned) {
     if (slot.defined()) {
       whole = slot.narrow(0, 0, layout.padded());
-      owned = allocate(movers_of_owned, layout.chunk, dtype);
+      if (&owned != &unit.shard || !unit.plan.params_home.is_elsewhere()) owned = allocate(movers_of_owned, layout.chunk, dtype);
       return;
     }
     AxesList movers{axes};
@@ -40,11 +40,27 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   };
   if (unit.is_node_shared()) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
   else make(shared.full, precision.params, {axes}, unit.full, unit.shard);
+  if (unit.plan.params_home.is_elsewhere()) unit.slices_of(UnitData::params).resize(static_cast<size_t>(unit.plan.slices));
   unit.master = unit.shard;
   if (!info.trainable) return;
   make(shared.grad, precision.grads, {replica_axes.empty() ? axes : replica_axes}, unit.grad, unit.grad_shard);
   const at::TensorOptions exact = unit.full.options().dtype(precision.master());
-  if (precision.is_mixed()) unit.master = large_zeros({layout.chunk}, exact);
+  unit.has_own_master = precision.is_mixed();
+  if (unit.plan.state_home.is_elsewhere()) {
+    if (unit.has_own_master) unit.master.reset();
+    std::vector<std::string> tensors = state_names;
+    if (unit.has_own_master) tensors.emplace_back("master");
+    std::vector<DataSlice>& slices = unit.slices_of(UnitData::state);
+    slices.resize(static_cast<size_t>(unit.plan.slices));
+    for (int part = 0; part < unit.plan.state_home.stays; ++part) {
+      DataSlice& slice = slices[static_cast<size_t>(part)];
+      slice.is_here = true;
+      for (const auto& name : tensors)
+        slice.tensors[name] = large_zeros({slice_of(layout.chunk, part, unit.plan.slices).count}, exact);
+    }
+    return;
+  }
+  if (unit.has_own_master) unit.master = large_zeros({layout.chunk}, exact);
   for (UpdatedPart& part : unit.parts) {
     for (const StateInfo& info : part.states)
       part.state[info.name] = large_zeros(info.shape, exact.dtype(info.dtype_with(precision.master())));
@@ -92,15 +108,16 @@ void initialise(const Param& param, const ParamInfo& info, uint64_t seed, std::s
 
 }  // namespace
 
-void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, at::ScalarType exact) {
-  if (!unit.plan.held) return;
+void initialise_slice(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, const Slice& slice,
+                      const at::Tensor& to, at::ScalarType exact) {
   for (const int index : info.units[unit.index].params) {
     const ParamInfo& param = info.params[index];
     const OwnedRun owned = owned_run(param, unit, coord);
-    initialise(*model.params()[index], param, model.seed(), param.boxes(coord), owned.first,
-               unit.master.narrow(0, owned.place, owned.count), exact);
+    const int64_t begin = std::max(owned.place, slice.first), end = std::min(owned.place + owned.count, slice.end());
+    if (begin < end)
+      initialise(*model.params()[index], param, model.seed(), param.boxes(coord), owned.first + begin - owned.place,
+                 to.narrow(0, begin - slice.first, end - begin), exact);
   }
-  unit.round_master();
 }
 
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer, const Coord& coord) {

@@ -27,7 +27,8 @@ struct SharedBuffers {
 // Returns the unit without buffers: its layout, and this rank's index along the axes that shard it.
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
 
-// Allocates parameters, gradient and optimizer state, all zero. If parameters are node_shared, `full` must be allocated already.
+// Allocates parameters, gradient and optimizer state, all zero; of data that lie elsewhere, the slices that stay. If parameters
+// are node_shared, `full` must be allocated already.
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared);
 
@@ -43,9 +44,10 @@ OwnedRun owned_run(const ParamInfo& param, const Unit& unit, const Coord& coord)
 // undefined for units that are not held.
 std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord);
 
-// Fills the owned part of a unit's parameters with their initial values, rounded to the master's dtype `exact` and then to that
-// of the parameters. `info`: of the model's layers.
-void initialise_unit(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, at::ScalarType exact);
+// Fills `to`, a slice of the owned part of a unit's parameters, with their initial values, rounded to the master's dtype `exact`
+// and then to that of `to`. Leaves the places of no parameter as they are. `info`: of the model's layers.
+void initialise_slice(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, const Slice& slice,
+                      const at::Tensor& to, at::ScalarType exact);
 
 // Returns the segments of this rank's shard that the optimizer updates: trainable parameters with a group, ascending.
 std::vector<Segment> segments_of(const ModelInfo& model, const Unit& unit, const Optimizer& optimizer, const Coord& coord);

@@ -1,7 +1,12 @@
 // Allocates what a rank's Store holds.
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
+#include <numeric>
 
 #include "execute/counts.h"
+#include "owned_data.h"
 #include "store.h"
 #include "train/memory_check.h"
 #include "zt/base/error.h"
@@ -41,6 +46,50 @@ std::string unit_text(const Unit& unit, const ModelInfo& model) {
   return text;
 }
 
+// Makes the memories for data that lie elsewhere, and the places in memory to which they come.
+void make_homes(const Plan& plan, StepState& state) {
+  const RankUnits& held = plan.rank_units();
+  const at::Device device = state.links->device();
+  const int64_t total = std::accumulate(held.places.begin(), held.places.end(), int64_t{0});
+  const at::Tensor arena = total > 0 ? aligned_bytes(total, device) : at::Tensor();
+  int64_t begin = 0;
+  for (const int64_t bytes : held.places) {
+    state.elsewhere.slots.push_back(total > 0 ? arena.narrow(0, begin, bytes)
+                                              : at::empty({0}, at::device(device).dtype(at::kByte)));
+    begin += bytes;
+  }
+  state.elsewhere.map = held.homes;
+  run_together(plan.world(), [&] {
+    for (const auto& pass : plan.program().passes()) {
+      auto homes = pass->make_homes({held.homes.host, held.homes.files, state.elsewhere.slots, plan.world(), device});
+      if (!homes) continue;
+      if (state.elsewhere.homes)
+        misuse("two passes move data to other memories, and the second one is {}: apply one", pass->name());
+      state.elsewhere.homes = std::move(homes);
+    }
+    if (held.homes.host + held.homes.files > 0 && !state.elsewhere.homes)
+      misuse("data of the program lie elsewhere (state_home, params_home), but no pass has a place for it: apply offload.move");
+  });
+}
+
+// Gives the parameters of the unit their initial values, slice by slice where they lie elsewhere.
+void initialise_unit(const Plan& plan, const Unit& unit, const StepState& state) {
+  if (!unit.plan.held) return;
+  const at::ScalarType exact = plan.main().precision.master();
+  const auto fill = [&](const Slice& slice, const at::Tensor& to) {
+    initialise_slice(*plan.program().model(), *state.model, unit, state.links->place().coord, slice, to, exact);
+  };
+  if (unit.master.defined()) fill({0, unit.layout.chunk}, unit.master);
+  const at::ScalarType type = unit.has_own_master ? exact : plan.main().precision.params;
+  for (int part = 0; !unit.master.defined() && part < unit.plan.slices; ++part) {
+    const Slice slice = slice_of(unit.layout.chunk, part, unit.plan.slices);
+    const at::Tensor values = at::zeros({slice.count}, unit.full.options().dtype(type));
+    fill(slice, values);
+    owned_data::write(state, unit, "master", slice.first, values);
+  }
+  owned_data::round_master(state, unit);
+}
+
 // Programs of all modes use the same buffers, so parameters never move.
 void allocate_units(const Plan& plan, StepState& state) {
   const std::vector<std::string> state_names = plan.state_names();
@@ -71,9 +120,9 @@ void allocate_units(const Plan& plan, StepState& state) {
                                     memory_advice(plan, Lacking::buffers)));
     }
   }
+  make_homes(plan, state);
   run_together(plan.world(), [&] {  // values that a script gives may be wrong
-    for (const Unit& unit : state.units)
-      initialise_unit(*plan.program().model(), *state.model, unit, state.links->place().coord, precision.master());
+    for (const Unit& unit : state.units) initialise_unit(plan, unit, state);
   });
   state.parameters = leaves_of(*state.model, state.units, state.links->place().coord);
   for (const int unit : units_summed_apart(program))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "owned_data.h"
 #include "zt/base/error.h"
 
 namespace zt {
@@ -40,9 +41,29 @@ Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
   return attributes;
 }
 
+// The part of a parameter in this rank's shard, of what the optimizer updates, where it lies in slices.
+class OwnedSource final : public PieceSource {
+ public:
+  OwnedSource(const StepState& state, const Unit& unit, std::string tensor, int64_t place, at::ScalarType dtype)
+      : state_(state), unit_(unit), tensor_(std::move(tensor)), place_(place), dtype_(dtype) {}
+
+  at::ScalarType dtype() const override { return dtype_; }
+  void read(int64_t first, at::Tensor to) const override {
+    owned_data::read(state_, unit_, tensor_, place_ + first, std::move(to));
+  }
+  void write(int64_t first, const at::Tensor& from) override { owned_data::write(state_, unit_, tensor_, place_ + first, from); }
+
+ private:
+  const StepState& state_;
+  const Unit& unit_;
+  const std::string tensor_;
+  const int64_t place_;  // of the piece's first element, counted in the owned part
+  const at::ScalarType dtype_;
+};
+
 Piece whole_piece(const at::Tensor& tensor) {
   Box all{std::vector<int64_t>(static_cast<size_t>(tensor.dim()), 0), tensor.sizes().vec()};
-  return {{std::move(all)}, 0, tensor.numel(), tensor.view({-1})};
+  return {{std::move(all)}, 0, tensor.numel(), tensor.view({-1}), {}};
 }
 
 }  // namespace
@@ -81,7 +102,30 @@ Piece Store::piece_of(int param, const at::Tensor& chunk) const {
 }
 
 Piece Store::run_of(int param, const at::Tensor& run) const {
-  return {info(param).boxes(place().coord), owned(param).first, run.numel(), run};
+  return {info(param).boxes(place().coord), owned(param).first, run.numel(), run, {}};
+}
+
+Piece Store::sliced_piece_of(int param, const std::string& tensor) const {
+  const OwnedRun run = owned(param);
+  const Unit& unit = unit_of(param);
+  const Precision& types = plan_->main().precision;
+  const at::ScalarType dtype = tensor == "master" && !unit.has_own_master ? types.params : types.master();
+  return {info(param).boxes(place().coord),
+          run.first,
+          run.count,
+          {},
+          std::make_shared<OwnedSource>(state_, unit, tensor, run.place, dtype)};
+}
+
+// Returns the tensors of this type that lie in slices, by their names in owned_data.h.
+std::vector<std::string> Store::sliced_tensors(const Unit& unit, ResourceId type) const {
+  if (type == resource::state && unit.is_sliced(UnitData::state)) {
+    std::vector<std::string> names = state_.elsewhere.map.of(UnitData::state, unit.index).tensors;
+    std::erase(names, "master");
+    return names;
+  }
+  const bool is_master = type == resource::master && unit.is_sliced(unit.has_own_master ? UnitData::state : UnitData::params);
+  return is_master ? std::vector<std::string>{"master"} : std::vector<std::string>();
 }
 
 const UpdatedPart* Store::updated_part(int param) const {
@@ -93,7 +137,7 @@ const UpdatedPart* Store::updated_part(int param) const {
 void Store::gather_parameters() const {
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
-    unit.round_master();
+    owned_data::round_master(state_, unit);
     if (unit.is_node_shared()) shard_axes_of(unit).barrier();
     else if (unit.layout.ranks > 1 && !unit.owns_shard()) shard_axes_of(unit).all_gather(unit.full, unit.shard).synchronize();
   }
@@ -111,6 +155,7 @@ std::map<std::string, int64_t> Store::bytes() const {
       for (const NamedTensor& named : (*tensors)({.type = id, .index = index}, state_)) held += storages.add(named);
     }
   }
+  for (const auto& [tier, held] : plan_->rank().elsewhere) bytes[tier] = held;  // reserved when the store was made
   for (const PassTensor& each : state_.pass_buffers) bytes["buffers"] += static_cast<int64_t>(each.values.nbytes());
   return bytes;
 }
@@ -131,6 +176,13 @@ void Store::visit_units(Visitor& visitor) const {
     for (const ResourceId id : resource_ids()) {
       const ResourceType& type = type_of(id);
       if (type.saved_as.empty() || type.index != Index::unit) continue;
+      const auto sliced = sliced_tensors(unit, id);
+      for (const std::string& tensor : sliced) {
+        const std::string part = id == resource::master ? "" : tensor + "/";
+        visitor.tensor(type.saved_as + "/" + part + info(param).name, info(param).shape, sliced_piece_of(param, tensor));
+        if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
+      }
+      if (!sliced.empty()) continue;
       for (const NamedTensor& named : (*tensors_of(id))({.type = id, .index = unit.index}, state_)) {
         const size_t dot = named.name.find('.');
         const std::string part = dot == std::string::npos ? "" : named.name.substr(dot + 1) + "/";

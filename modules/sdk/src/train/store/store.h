@@ -56,6 +56,8 @@ class Store {
   Piece piece_of(int param, const at::Tensor& chunk) const;
   // The same for a tensor of these elements alone.
   Piece run_of(int param, const at::Tensor& run) const;
+  // The same for a tensor of owned_data.h, wherever its slices lie.
+  Piece sliced_piece_of(int param, const std::string& tensor) const;
   OwnedRun owned(int param) const { return owned_run(info(param), unit_of(param), place().coord); }
 
   // Gives all tensors to the visitor. Call `gather_parameters` after a load.
@@ -68,6 +70,7 @@ class Store {
   std::map<std::string, int64_t> bytes() const;
 
  private:
+  std::vector<std::string> sliced_tensors(const Unit& unit, ResourceId type) const;
   void visit_units(Visitor& visitor) const;
   void visit_layers(Visitor& visitor) const;
   void visit_pass_buffers(Visitor& visitor) const;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "held_boxes.h"
+#include "owned_data.h"
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/base/tensor.h"
@@ -133,9 +134,10 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
   return agreed;
 }
 
-// `owned`: a piece of a parameter, `held`: the values of this rank's boxes of it.
-void set_owned(const Piece& owned, const at::Tensor& held) {
-  at::Tensor(owned.data).copy_(held.narrow(0, owned.first, owned.count));
+// `tensor`: as for owned_data::write. `held`: the values of this rank's boxes of the parameter.
+void set_owned(const Store& store, int param, const std::string& tensor, const at::Tensor& held) {
+  const OwnedRun run = store.owned(param);
+  owned_data::write(store.state(), store.unit_of(param), tensor, run.place, held.narrow(0, run.first, run.count));
 }
 
 }  // namespace
@@ -164,7 +166,7 @@ at::Tensor parameter(const Store& store, int tensor) {
   return from_holders(store, tensor, store.tensors()[tensor].dtype, store.tensors()[tensor].shape, [&] {
     if (store.is_buffer(tensor)) return store.state().buffers[store.buffer_index(tensor)].clone();
     const Unit& unit = store.unit_of(tensor);
-    if (unit.owns_shard()) return join(store, tensor, unit.shard);
+    if (unit.owns_shard()) return join(store, tensor, owned_data::all(store.state(), unit, "shard"));
     return join_boxes(store, tensor, unit.full);
   });
 }
@@ -173,8 +175,9 @@ at::Tensor parameter(const Store& store, int tensor) {
 at::Tensor master(const Store& store, int tensor) {
   if (store.is_buffer(tensor)) return parameter(store, tensor);
   const at::ScalarType exact = store.plan().main().precision.master();
-  return from_holders(store, tensor, exact, store.tensors()[tensor].shape,
-                      [&] { return join(store, tensor, store.unit_of(tensor).master).to(exact); });
+  return from_holders(store, tensor, exact, store.tensors()[tensor].shape, [&] {
+    return join(store, tensor, owned_data::all(store.state(), store.unit_of(tensor), "master")).to(exact);
+  });
 }
 
 at::Tensor gradient_shards(const Store& store, int param) {
@@ -193,7 +196,7 @@ static bool has_state(const Store& store, int tensor) {
 // rank that owns the tensor.
 static at::Tensor joined_state(const Store& store, int param, const StateInfo& info) {
   const Unit& unit = store.unit_of(param);
-  if (unit.owners.empty()) return join(store, param, unit.state.at(info.name));
+  if (unit.owners.empty()) return join(store, param, owned_data::all(store.state(), unit, info.name));
   const UpdatedPart* part = store.updated_part(param);
   if (const int owner = owner_of(store, param); owner >= 0) {
     const at::Tensor all = part ? part->state.at(info.name).clone()
@@ -241,7 +244,8 @@ void set_parameter(Store& store, int param, const Given& given) {
   if (!unit.plan.held) return;
   const at::Tensor held = held_values(store, param, values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
-  for (const at::Tensor& chunk : {unit.master, unit.shard}) set_owned(store.piece_of(param, chunk), held);
+  set_owned(store, param, "master", held);
+  if (unit.has_own_master) set_owned(store, param, "shard", held);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
   else if (!unit.owns_shard()) store.state().parameters[param].detach().view({-1}).copy_(held);
 }
@@ -259,9 +263,12 @@ void set_optimizer_state(Store& store, int param, const std::string& state, cons
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
   const UpdatedPart* part = store.updated_part(param);
-  if (unit.owners.empty()) set_owned(store.piece_of(param, unit.state.at(state)), held_values(store, param, agreed));
+  if (unit.owners.empty()) set_owned(store, param, state, held_values(store, param, agreed));
   else if (part && part->is_whole) at::Tensor(part->state.at(state)).copy_(agreed);
-  else if (part) set_owned(store.run_of(param, part->state.at(state)), held_values(store, param, agreed));
+  else if (part) {
+    const OwnedRun run = store.owned(param);
+    at::Tensor(part->state.at(state)).copy_(held_values(store, param, agreed).narrow(0, run.first, run.count));
+  }
 }
 
 }  // namespace zt::whole_tensors

@@ -1,0 +1,148 @@
+#include "move.h"
+
+#include <algorithm>
+
+#include "move/schedule.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/model/optimizer.h"
+#include "zt/model/unit.h"
+
+namespace zt::offload {
+
+namespace {
+
+// By default: slices of each kind, and units whose parameters are in memory, which are larger.
+constexpr int kSlices = 4, kUnits = 3;
+
+// The bytes of the longest thing of each kind that travels; 0 if none does.
+struct Longest {
+  int64_t state = 0, params = 0, unit = 0;
+};
+
+class MovePass final : public Pass {
+ public:
+  // `states`: tensors of optimizer state. Without an optimizer, as in a program's text, those of the usual ones.
+  explicit MovePass(MoveOptions options, int64_t states = 2) : options_(std::move(options)), states_(states) {}
+
+  std::string name() const override { return "offload.move"; }
+  std::string summary() const override {
+    return fmt::format("offload.move optimizer {}, parameters {}", word_of(options_.optimizer), word_of(options_.parameters));
+  }
+  Phase phase() const override { return Phase::movement; }
+  std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
+  std::shared_ptr<Pass> for_optimizer(const Optimizer& optimizer) const override {
+    return std::make_shared<MovePass>(options_, std::ssize(optimizer.state_names()));
+  }
+  std::shared_ptr<Homes> make_homes(const HomeNeeds& needs) const override {
+    if (!options_.moves()) return nullptr;
+    return make_swap_homes(options_, needs);
+  }
+
+  RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
+    if (!options_.moves()) return program;
+    check_parameters(program);
+    const std::vector<int64_t> chunks = cut_units(program, model, coord);
+    choose_homes(program, model, chunks);
+    if (program.mode == Mode::train) slice_steps(program);
+    const Longest longest = longest_of(program, chunks);
+    insert_moves(program, model,
+                 {.state = places_of(longest.state, kSlices, "slice of optimizer state"),
+                  .params = places_of(longest.params, kSlices, "slice of parameters"),
+                  .units = places_of(longest.unit, kUnits, "unit's parameters")});
+    return program;
+  }
+
+ private:
+  // Of a record: optimizer state, and master parameters that have memory of their own.
+  int64_t state_bytes(const Precision& precision) const {
+    return (states_ + (precision.is_mixed() ? 1 : 0)) * size_of(precision.master());
+  }
+
+  void check_parameters(const RankProgram& program) const {
+    if (options_.parameters == Where::device) return;
+    const auto is_held_sharded = [](const UnitPlan& plan) { return plan.params == Residence::sharded; };
+    if (std::ranges::none_of(program.units, is_held_sharded))
+      misuse(
+          "offload.move: parameters = \"{}\" moves the shards of parameters that layers see only while they run: apply zero.shard{{stage "
+          "= 3, node_shared = false}}, also on one rank (units below its persist_below stay whole)",
+          word_of(options_.parameters));
+  }
+
+  // Cuts the units into slices, unless zero.shard has done so. Returns by unit the elements that the rank owns; 0 for units that
+  // it does not hold.
+  std::vector<int64_t> cut_units(RankProgram& program, const ModelInfo& model, const Coord& coord) const {
+    std::vector<int64_t> chunks(program.units.size());
+    for (size_t unit = 0; unit < chunks.size(); ++unit) {
+      UnitPlan& plan = program.units[unit];
+      if (!plan.held) continue;
+      chunks[unit] = FlatLayout(model.units[unit].numel, coord.size(plan.shard_axes)).chunk;
+      if (plan.slices > 1 && options_.slice)
+        misuse("offload.move: slice is given, but zero.shard's sub_group_size cuts unit '{}' into {} slices: give one of them",
+               model.units[unit].name, plan.slices);
+      if (plan.slices == 1)
+        plan.slices = static_cast<int>(slices_of_at_most(chunks[unit], options_.slice.value_or(kDefaultSlice)));
+    }
+    return chunks;
+  }
+
+  // Says where the data of each unit lie. What is updated first stays, as far as there is room.
+  void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
+    const int64_t of_state = options_.optimizer == Where::device ? 0 : state_bytes(program.precision);
+    const int64_t of_params = options_.parameters == Where::device ? 0 : size_of(program.precision.params);
+    const auto state_of = [&](size_t unit) { return model.units[unit].trainable ? of_state : 0; };
+    const auto params_of = [&](size_t unit) { return program.units[unit].params == Residence::sharded ? of_params : 0; };
+    int64_t all = 0;
+    for (size_t unit = 0; unit < chunks.size(); ++unit) all += chunks[unit] * (state_of(unit) + params_of(unit));
+    int64_t room = options_.memory.value_or(all - static_cast<int64_t>(options_.ratio.value_or(1) * static_cast<double>(all)));
+    bool has_room = true;
+    const auto stays = [&](int64_t bytes) {
+      room -= bytes;
+      return has_room = has_room && room >= 0;
+    };
+    for (size_t unit = 0; unit < chunks.size(); ++unit) {
+      UnitPlan& plan = program.units[unit];
+      if (chunks[unit] == 0) continue;
+      if (params_of(unit) > 0 && !stays(chunks[unit] * of_params)) plan.params_home.tier = Tier::file;
+      if (state_of(unit) == 0) continue;
+      int staying = 0;
+      while (staying < plan.slices && stays(slice_of(chunks[unit], staying, plan.slices).count * of_state)) ++staying;
+      if (staying < plan.slices) plan.state_home = {Tier::file, staying};
+    }
+  }
+
+  Longest longest_of(const RankProgram& program, const std::vector<int64_t>& chunks) const {
+    const auto in_blocks = [](int64_t elements) { return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign; };
+    const int64_t of_params = size_of(program.precision.params);
+    Longest longest;
+    for (size_t unit = 0; unit < chunks.size(); ++unit) {
+      const UnitPlan& plan = program.units[unit];
+      const int64_t slice = in_blocks(slice_of(chunks[unit], 0, plan.slices).count);
+      if (plan.state_home.is_elsewhere()) longest.state = std::max(longest.state, slice * state_bytes(program.precision));
+      if (!plan.params_home.is_elsewhere()) continue;
+      longest.unit = std::max(longest.unit, in_blocks(chunks[unit]) * of_params);
+      if (plan.slices > 1) longest.params = std::max(longest.params, slice * of_params);
+    }
+    return longest;
+  }
+
+  // Returns how many things of at most so many bytes are in memory at the same time.
+  int places_of(int64_t bytes, int otherwise, const char* what) const {
+    if (!options_.staging || bytes == 0) return otherwise;
+    if (*options_.staging < bytes)
+      misuse("offload.move: staging = {} bytes, but one {} has {}: give at least {}, or smaller slices", *options_.staging, what,
+             bytes, bytes);
+    return static_cast<int>(std::min<int64_t>(*options_.staging / bytes, kMostSlots / 4));
+  }
+
+  const MoveOptions options_;
+  const int64_t states_;
+};
+
+}  // namespace
+
+std::shared_ptr<Pass> make_move(MoveOptions options) {
+  return std::make_shared<MovePass>(std::move(options));
+}
+
+}  // namespace zt::offload

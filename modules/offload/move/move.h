@@ -1,0 +1,39 @@
+// offload.move: keeps data of a step in files, brings them to memory before they are used, and takes them back.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "files/swap_homes.h"
+#include "zt/base/value.h"
+#include "zt/program/rank_program.h"
+
+namespace zt::offload {
+
+// Where data lie between their uses.
+enum class Where : uint8_t { device, nvme };
+constexpr auto words_of(Where) {
+  return std::array{"device", "nvme"};
+}
+
+struct MoveOptions : DiskOptions {
+  Where optimizer = Where::device;   // the optimizer state, and master parameters that have memory of their own
+  Where parameters = Where::device;  // the shards of parameters that are sharded
+  std::optional<double> ratio;       // share of the bytes that travels
+  std::optional<int64_t> memory;     // bytes that may stay in memory
+  std::optional<int64_t> staging;    // bytes in memory for each kind of data under way; by default four slices, or three units
+  std::optional<int64_t> slice;      // most elements that move together; by default kDefaultSlice
+
+  bool moves() const { return optimizer != Where::device || parameters != Where::device; }
+};
+
+inline constexpr int64_t kDefaultSlice = int64_t{1} << 20;
+
+// Throws Misuse for options that are wrong or contradict each other. The caller sets `files` and `world`.
+MoveOptions parse_move_options(const Value& options);
+
+std::shared_ptr<Pass> make_move(MoveOptions options);
+
+}  // namespace zt::offload

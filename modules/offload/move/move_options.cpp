@@ -1,0 +1,43 @@
+#include "files/page_multiple.h"
+#include "move.h"
+#include "zt/base/error.h"
+#include "zt/base/options.h"
+#include "zt/model/home.h"
+
+namespace zt::offload {
+
+namespace {
+
+std::string multiple_of_blocks(const int64_t& elements) {
+  if (elements > 0 && elements % kSliceAlign == 0) return {};
+  return fmt::format("must be a positive multiple of {} elements, got {}", kSliceAlign, elements);
+}
+
+}  // namespace
+
+MoveOptions parse_move_options(const Value& options) {
+  static const auto schema =
+      Schema<MoveOptions>("offload.move")
+          .optional("optimizer", &MoveOptions::optimizer, "where optimizer state and master parameters lie: device or nvme")
+          .optional("parameters", &MoveOptions::parameters, "where the shards of parameters lie: device or nvme")
+          .optional("folder", &MoveOptions::folder, "the folders over which the files are striped")
+          .optional("ratio", &MoveOptions::ratio, "share of the data that travels", Check<double>(between(0, 1)))
+          .optional("memory", &MoveOptions::memory, "bytes of the data that may stay in memory", Check<int64_t>(at_least(0)))
+          .optional("staging", &MoveOptions::staging, "bytes in memory for slices under way; default: four slices",
+                    Check<int64_t>(at_least(1)))
+          .optional("slice", &MoveOptions::slice,
+                    "most elements that move together; default: 2^20, or zero.shard's sub_group_size",
+                    Check<int64_t>(multiple_of_blocks))
+          .optional("block", &MoveOptions::block, "most bytes of one operation of the disk", multiple_of_pages)
+          .optional("depth", &MoveOptions::depth, "operations of the disk under way; default: as many as staging needs",
+                    Check<int>(between(1, 4096)))
+          .optional("direct", &MoveOptions::direct, "bypass the page cache where the file system can do so")
+          .optional("checksum", &MoveOptions::checksum, "compare what is read with what was written");
+  MoveOptions parsed = schema.parse(options);
+  if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
+  if (parsed.moves() && parsed.folder.empty())
+    misuse("offload.move: \"nvme\" needs a folder: give folder = {{\"/path\"}} on the disk that is to hold the data");
+  return parsed;
+}
+
+}  // namespace zt::offload

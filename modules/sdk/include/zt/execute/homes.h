@@ -1,0 +1,84 @@
+// Data that lie outside of the device's memory between their uses: in which bytes, and how they get there and back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "zt/comm/comm.h"
+#include "zt/model/unit.h"
+#include "zt/program/rank_program.h"
+
+namespace zt {
+
+inline constexpr int64_t kHomeAlign = 4096;  // bytes, of places in a tier and of memory that is moved there
+
+// The memories of a rank besides its device's. A place is a number of bytes from the start of what the rank has in the tier.
+// Places, sizes and addresses are multiples of kHomeAlign. What was not written yet reads as zeros.
+// Threads: the rank's thread only.
+class Homes {
+ public:
+  virtual ~Homes();
+  // Start to move bytes ([n], uint8, contiguous, on the device), which must stay alive and unchanged until the work is waited
+  // for. Transfers end in any order: wait for one before another one that touches the same place. A wait throws Fault if the
+  // transfer has failed; the place then has the old bytes, the new ones, or some of both.
+  virtual Work read(Tier tier, int64_t place, at::Tensor to) = 0;
+  virtual Work write(Tier tier, int64_t place, at::Tensor from) = 0;
+};
+
+// What a rank needs to have elsewhere.
+struct HomeNeeds {
+  int64_t host = 0, files = 0;           // bytes in the tiers
+  const std::vector<at::Tensor>& slots;  // the memory that most transfers move
+  Communicator* world = nullptr;         // for control over all ranks of the mesh; null if there is one
+  at::Device device = at::kCPU;
+};
+
+// Where one kind of a unit's data lies in its tier. Each slice that does not stay has a record: its tensors one after the other,
+// each with room for whole blocks of kSliceAlign elements. Plain data.
+struct DataRecords {
+  Home home = {};
+  int slices = 1;
+  int64_t elements = 0;                   // of the owned part
+  std::vector<std::string> tensors = {};  // "master" and optimizer states, or "shard"
+  at::ScalarType dtype = at::kFloat;      // of all tensors
+  int64_t begin = 0;                      // the place of the first record
+
+  Slice slice(int part) const { return slice_of(elements, part, slices); }
+  int64_t room(int part) const;  // bytes of a tensor in the record of this slice
+  int64_t bytes(int part) const { return std::ssize(tensors) * room(part); }
+  int64_t place(int part) const;  // of its record
+  int64_t end() const { return place(slices); }
+  // The bytes of all records.
+  int64_t total() const { return end() - begin; }
+  // Returns the tensors of the slice, as views of its record ([bytes(part)], uint8).
+  DataSlice in_record(const at::Tensor& record, int part) const;
+};
+
+// All records of a rank.
+struct HomeMap {
+  std::array<std::vector<DataRecords>, kAllData.size()> records = {};  // by UnitData and unit
+  int64_t host = 0, files = 0;                                         // bytes in the tiers
+
+  const DataRecords& of(UnitData data, int unit) const {
+    return records[static_cast<size_t>(data)].at(static_cast<size_t>(unit));
+  }
+};
+// `units`: of the rank, without buffers. `states`: the optimizer's. Pure.
+HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std::vector<Unit>& units,
+                  const std::vector<std::string>& states);
+
+// What FETCH and EVICT use.
+struct Elsewhere {
+  HomeMap map = {};
+  std::vector<at::Tensor> slots = {};  // [bytes] uint8, on the device
+  std::shared_ptr<Homes> homes = {};   // null if nothing lies elsewhere
+};
+
+// Returns uint8 memory that starts at a multiple of kHomeAlign, zeroed.
+at::Tensor aligned_bytes(int64_t bytes, at::Device device);
+
+}  // namespace zt

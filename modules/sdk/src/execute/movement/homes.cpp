@@ -1,0 +1,78 @@
+#include "zt/execute/homes.h"
+
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+
+namespace zt {
+
+Homes::~Homes() = default;
+
+static int64_t in_whole_blocks(int64_t elements) {
+  return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+}
+
+int64_t DataRecords::room(int part) const {
+  return in_whole_blocks(slice(part).count) * size_of(dtype);
+}
+
+// All slices but the last ones are of one size, and begin at whole blocks.
+int64_t DataRecords::place(int part) const {
+  const int64_t before = part < slices ? slice(part).first : elements;
+  return begin + (in_whole_blocks(before) - in_whole_blocks(slice(home.stays).first)) * size_of(dtype) * std::ssize(tensors);
+}
+
+DataSlice DataRecords::in_record(const at::Tensor& record, int part) const {
+  DataSlice slice{.is_here = true};
+  const int64_t each = room(part), bytes = this->slice(part).count * size_of(dtype);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    slice.tensors[tensors[i]] = record.narrow(0, static_cast<int64_t>(i) * each, bytes).view(dtype);
+  return slice;
+}
+
+HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std::vector<Unit>& units,
+                  const std::vector<std::string>& states) {
+  HomeMap map;
+  std::vector<std::string> of_state = states;
+  if (program.precision.is_mixed()) of_state.insert(of_state.begin(), "master");
+  for (const UnitData data : kAllData) {
+    for (const Unit& unit : units) {
+      DataRecords& records = map.records[static_cast<size_t>(data)].emplace_back();
+      const Home& home = unit.plan.home(data);
+      const bool is_state = data == UnitData::state;
+      if (!unit.plan.held || !home.is_elsewhere() || (is_state && !model.units[unit.index].trainable)) continue;
+      int64_t& used = home.tier == Tier::host ? map.host : map.files;
+      records = {.home = home,
+                 .slices = unit.plan.slices,
+                 .elements = unit.layout.chunk,
+                 .tensors = is_state ? of_state : std::vector<std::string>{"shard"},
+                 .dtype = is_state ? program.precision.master() : program.precision.params,
+                 .begin = used};
+      used = records.end();
+    }
+  }
+  return map;
+}
+
+at::Tensor aligned_bytes(int64_t bytes, at::Device device) {
+  if (!device.is_cpu()) return at::zeros({bytes}, at::device(device).dtype(at::kByte));
+  // Huge pages make direct I/O two to three times as fast.
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const size_t align = static_cast<size_t>(bytes) < kHugePage ? static_cast<size_t>(kHomeAlign) : kHugePage;
+  const size_t rounded = (static_cast<size_t>(bytes) + align - 1) / align * align;
+  void* memory = std::aligned_alloc(align, std::max(rounded, align));
+  if (!memory) throw OutOfMemory(fmt::format("cannot allocate {} for data that move", human_bytes(bytes)));
+  madvise(memory, rounded, MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
+  std::memset(memory, 0, static_cast<size_t>(bytes));
+  return at::from_blob(
+      memory, {bytes}, [](void* owned) { std::free(owned); }, at::kByte);
+}
+
+}  // namespace zt

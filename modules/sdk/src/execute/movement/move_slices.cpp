@@ -1,0 +1,84 @@
+#include "move_slices.h"
+
+#include "zt/base/error.h"
+
+namespace zt {
+
+namespace {
+
+// Master parameters without memory of their own are the shard.
+void set_shard(Unit& unit, const at::Tensor& shard) {
+  unit.shard = shard;
+  if (!unit.has_own_master) unit.master = shard;
+}
+
+// What an action of FETCH or EVICT moves: a slice, or the whole of data that are one tensor. A unit in one slice has both.
+struct Movement {
+  Unit& unit;
+  UnitData data;
+  const DataRecords& records;
+  int part, parts;
+  at::Tensor record;  // its memory, in the action's slot
+
+  bool is_slice() const { return parts == records.slices; }
+  bool is_whole() const { return data == UnitData::params && parts == 1; }
+  int64_t place() const { return is_slice() ? records.place(part) : records.begin; }
+  DataSlice& slice() const { return unit.slices_of(data).at(static_cast<size_t>(part)); }
+  bool is_here() const { return is_slice() ? slice().is_here : unit.shard.defined(); }
+
+  void take() const {
+    if (is_slice()) slice() = records.in_record(record, part);
+    if (is_whole()) set_shard(unit, record.view(records.dtype).narrow(0, 0, records.elements));
+  }
+  void drop() const {
+    if (is_slice()) slice() = {};
+    if (is_whole()) set_shard(unit, {});
+  }
+};
+
+Movement moved_by(const Action& action, StepState& state) {
+  const auto data = parse_word<UnitData>(action.attr("what"), "unknown data");
+  const DataRecords& records = state.elsewhere.map.of(data, action.target);
+  Movement moved{.unit = state.units[static_cast<size_t>(action.target)],
+                 .data = data,
+                 .records = records,
+                 .part = static_cast<int>(action.number("part", 0)),
+                 .parts = static_cast<int>(action.number("parts", 1)),
+                 .record = state.elsewhere.slots.at(static_cast<size_t>(action.number("slot", 0)))};
+  moved.record = moved.record.narrow(0, 0, moved.is_slice() ? records.bytes(moved.part) : records.total());
+  return moved;
+}
+
+}  // namespace
+
+Work start_fetch(const Action& action, StepState& state) {
+  if (state.failure) return {};
+  const Movement moved = moved_by(action, state);
+  if (moved.is_here()) fault("it brings what is in memory already");
+  const bool is_empty = moved.record.numel() == 0;
+  Work work = is_empty ? Work() : state.elsewhere.homes->read(moved.records.home.tier, moved.place(), moved.record);
+  moved.take();
+  return work;
+}
+
+// After a failure data may be missing, or may not have arrived whole: their home keeps the values from before.
+Work start_evict(const Action& action, StepState& state) {
+  if (state.failure) return {};
+  const Movement moved = moved_by(action, state);
+  if (!moved.is_here()) fault("it takes back what is not in memory");
+  moved.drop();
+  if (moved.record.numel() == 0 || action.flag("unchanged")) return {};
+  return state.elsewhere.homes->write(moved.records.home.tier, moved.place(), moved.record);
+}
+
+void drop_slices(StepState& state) {
+  for (Unit& unit : state.units) {
+    for (const UnitData data : kAllData) {
+      std::vector<DataSlice>& slices = unit.slices_of(data);
+      for (size_t part = static_cast<size_t>(unit.plan.home(data).stays); part < slices.size(); ++part) slices[part] = {};
+    }
+    if (unit.is_sliced(UnitData::params)) set_shard(unit, {});
+  }
+}
+
+}  // namespace zt

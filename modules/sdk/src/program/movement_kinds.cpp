@@ -1,0 +1,113 @@
+#include "movement_kinds.h"
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/model/home.h"
+#include "zt/program/rank_program.h"
+
+namespace zt {
+
+namespace {
+
+// Returns the slices of the unit that move.
+std::vector<Resource> moved(const Action& action) {
+  const auto slice = [&](ResourceId type) {
+    const auto part = static_cast<int32_t>(action.number("part", 0)), parts = static_cast<int32_t>(action.number("parts", 1));
+    return Resource{.type = type, .index = action.target, .part = part, .parts = parts};
+  };
+  if (action.attr("what") == word_of(UnitData::params)) return {slice(resource::shard)};
+  if (action.flag("master")) return {slice(resource::state), slice(resource::master)};
+  return {slice(resource::state)};
+}
+
+Resource slot_of(const Action& action) {
+  return {.type = resource::slot, .part = static_cast<int32_t>(action.number("slot", 0)), .parts = kMostSlots};
+}
+
+Resources fetch_resources(const Action& action, const ModelInfo&) {
+  Resources resources{.reads = {}, .writes = moved(action)};
+  resources.writes.push_back(slot_of(action));
+  return resources;
+}
+
+Resources evict_resources(const Action& action, const ModelInfo&) {
+  return {.reads = {}, .writes = {slot_of(action)}, .frees = moved(action)};
+}
+
+UnitData data_of(const Action& action) {
+  return parse_word<UnitData>(action.attr("what"), "unknown data");
+}
+
+Tier tier_of(const Action& action) {
+  return parse_word<Tier>(action.attr("home"), "unknown home");
+}
+
+std::string queue_of_tier(const Action& action) {
+  return action.attr("home") == word_of(Tier::file) ? "file" : "copy";
+}
+
+// Returns the bytes that move.
+int64_t moved_bytes(const Action& action, const CostBasis& basis) {
+  const int64_t chunk = basis.units[static_cast<size_t>(action.target)].layout.chunk;
+  const int64_t count = slice_of(chunk, action.number("part", 0), action.number("parts", 1)).count;
+  const int64_t elements = (count + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+  const Precision& types = basis.program.precision;
+  if (data_of(action) == UnitData::params) return elements * size_of(types.params);
+  return elements * (basis.optimizer_states + (action.flag("master") ? 1 : 0)) * size_of(types.master());
+}
+
+Cost fetch_cost(const Action& action, const CostBasis& basis) {
+  const int64_t bytes = moved_bytes(action, basis);
+  return tier_of(action) == Tier::file ? Cost{.file_read = bytes} : Cost{.copied = bytes};
+}
+
+Cost evict_cost(const Action& action, const CostBasis& basis) {
+  if (action.flag("unchanged")) return {};
+  const int64_t bytes = moved_bytes(action, basis);
+  return tier_of(action) == Tier::file ? Cost{.file_written = bytes} : Cost{.copied = bytes};
+}
+
+void check_movement(const Action& action, const RankProgram& program) {
+  const int64_t part = action.number("part", 0), parts = action.number("parts", 1), slot = action.number("slot", -1);
+  const UnitData data = data_of(action);
+  if (tier_of(action) == Tier::device) misuse("home=device: data in the device's memory do not move, give host or file");
+  if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
+  if (slot < 0 || slot >= kMostSlots) misuse("slot={}: give the number of a place in memory, from 0 to {}", slot, kMostSlots - 1);
+  if (data == UnitData::state && program.mode != Mode::train) misuse("optimizer state is used in training only: remove it");
+  const bool has_master = data == UnitData::state && program.precision.is_mixed();
+  if (action.flag("master") != has_master)
+    misuse("{}: {} master=true",
+           data == UnitData::params ? "these are no master parameters"
+           : has_master             ? "master parameters of this precision have memory of their own"
+                                    : "master parameters of this precision are the parameters",
+           has_master ? "give" : "leave out");
+}
+
+Kind movement_kind(const char* name, const char* doc, Resources (*resources)(const Action&, const ModelInfo&),
+                   Cost (*cost)(const Action&, const CostBasis&), std::vector<std::string> more = {}) {
+  std::vector<std::string> attrs{"home", "master", "part", "parts", "slot", "wait", "what"};
+  std::ranges::move(more, std::back_inserter(attrs));
+  return {.name = name,
+          .target = Index::unit,
+          .doc = doc,
+          .resources = resources,
+          .role = Role::movement,
+          .check = AttributeRule{std::move(attrs), false, false, check_movement},
+          .cost = cost,
+          .queue = queue_of_tier};
+}
+
+}  // namespace
+
+Kind fetch_kind() {
+  return movement_kind("FETCH", "brings a slice of a unit's data to a place in memory", fetch_resources, fetch_cost);
+}
+
+Kind evict_kind() {
+  return movement_kind("EVICT", "takes a slice back to where it lies between its uses", evict_resources, evict_cost,
+                       {"unchanged"});
+}
+
+}  // namespace zt

@@ -1,0 +1,11 @@
+// The kinds that move data between memories of a rank.
+#pragma once
+
+#include "zt/program/kind.h"
+
+namespace zt {
+
+Kind fetch_kind();
+Kind evict_kind();
+
+}  // namespace zt

@@ -1,0 +1,175 @@
+#include <map>
+
+#include "verify.h"
+
+namespace zt::verifier {
+
+namespace {
+
+// Follows the slices of data that do not always lie in memory. At the start and at the end of a program they are at home: other
+// programs use the same places in memory, and between steps the data are read from there.
+class MovementCheck : RankCheck {
+ public:
+  MovementCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings) {
+    for (auto& of_data : places_) of_data.resize(subject.model.units.size());
+    for (size_t unit = 0; unit < subject.model.units.size(); ++unit) {
+      for (auto& of_data : places_) of_data[unit].resize(static_cast<size_t>(subject.program.units[unit].slices));
+    }
+  }
+
+  void run() {
+    for (int step = 0; step < subject_.size(); ++step) {
+      const KindId id = subject_.action(step).kind;
+      if (id == Kinds::get().fetch) fetch(step);
+      else if (id == Kinds::get().evict) evict(step);
+      else use(step);
+    }
+    check_end();
+  }
+
+ private:
+  // The place of a slice in memory, and the action that has brought it; -1 while it is at home.
+  struct Place {
+    int slot = -1, brought = -1;
+    int changed = -1;      // the action that has changed it since
+    int taken = -1;        // the action that has taken it home last
+    bool is_part = false;  // brought by itself, not with all slices of the unit
+  };
+  // The slices that an action moves.
+  struct Moved {
+    UnitData data;
+    int unit, first, last;
+    bool is_part;
+  };
+
+  const UnitPlan& plan(int unit) const { return subject_.program.units[static_cast<size_t>(unit)]; }
+  Place& place(UnitData data, int unit, int part) {
+    return places_[static_cast<size_t>(data)][static_cast<size_t>(unit)][static_cast<size_t>(part)];
+  }
+  bool is_elsewhere(UnitData data, int unit) const {
+    return plan(unit).home(data).is_elsewhere() && (data == UnitData::params || subject_.is_trained(unit));
+  }
+  std::string name(UnitData data, int unit) const { return fmt::format("the {} of {}", word_of(data), subject_.unit(unit)); }
+
+  // Returns what the action moves, unless it cannot move that.
+  std::optional<Moved> moved_by(int step) {
+    const Action& action = subject_.action(step);
+    const int unit = action.target, part = static_cast<int>(action.number("part", 0)), slices = plan(unit).slices;
+    const int64_t parts = action.number("parts", 1);
+    const auto data = parse_word<UnitData>(action.attr("what"), "unknown data");
+    const bool is_part = parts == slices;
+    if (!is_elsewhere(data, unit)) {
+      say(step, "{} are always in memory: remove it", name(data, unit));
+    } else if (const Home& home = plan(unit).home(data); action.attr("home") != word_of(home.tier)) {
+      say(step, "{} lie in home={}", name(data, unit), word_of(home.tier));
+    } else if (!is_part && (data == UnitData::state || parts != 1)) {
+      say(step, "parts={}, but {} is cut into {} slices: give parts={}", parts, subject_.unit(unit), slices, slices);
+    } else if (is_part && part < home.stays) {
+      say(step, "the first {} slices of {} stay in memory: remove it", home.stays, name(data, unit));
+    } else {
+      return Moved{data, unit, is_part ? part : 0, is_part ? part : slices - 1, is_part};
+    }
+    return std::nullopt;
+  }
+
+  void fetch(int step) {
+    const auto moved = moved_by(step);
+    if (!moved) return;
+    const int slot = static_cast<int>(subject_.action(step).number("slot", 0));
+    for (int part = moved->first; part <= moved->last; ++part) {
+      const Place& known = place(moved->data, moved->unit, part);
+      if (known.slot >= 0) return say(step, "{} has brought slice {} already: remove it", subject_.at(known.brought), part);
+    }
+    if (const auto taken = slots_.find(slot); taken != slots_.end())
+      return say(step, "slot {} holds what {} has brought: give another slot, or put the EVICT of that before", slot,
+                 subject_.at(taken->second));
+    for (int part = moved->first; part <= moved->last; ++part)
+      place(moved->data, moved->unit, part) = {.slot = slot, .brought = step, .is_part = moved->is_part};
+    slots_[slot] = step;
+  }
+
+  void evict(int step) {
+    const auto moved = moved_by(step);
+    if (!moved) return;
+    const Action& action = subject_.action(step);
+    for (int part = moved->first; part <= moved->last; ++part) {
+      Place& mine = place(moved->data, moved->unit, part);
+      if (mine.slot < 0) return say(step, "slice {} is not in memory: put its FETCH before, or remove this", part);
+      if (mine.is_part != moved->is_part)
+        return say(step, "{} has brought {}: take back the same", subject_.at(mine.brought),
+                   mine.is_part ? "a slice" : "all slices");
+      if (action.number("slot", 0) != mine.slot)
+        return say(step, "{} has brought it to slot {}: give slot={}", subject_.at(mine.brought), mine.slot, mine.slot);
+      if (action.flag("unchanged") && mine.changed >= 0)
+        return say(step, "{} has changed it: leave unchanged out, or the change is lost", subject_.at(mine.changed));
+      slots_.erase(mine.slot);
+      mine = {.taken = step};
+    }
+  }
+
+  // Returns the kind of data that a resource is, if it may lie elsewhere.
+  std::optional<UnitData> data_of(const Resource& resource) const {
+    if (resource.type == resource::state) return UnitData::state;
+    if (resource.type == resource::shard) return UnitData::params;
+    if (resource.type == resource::master) return subject_.program.precision.is_mixed() ? UnitData::state : UnitData::params;
+    return std::nullopt;
+  }
+
+  void use(int step) {
+    const Resources& declared = subject_.resources[static_cast<size_t>(step)];
+    for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
+      for (const Resource& resource : *list) {
+        const auto data = data_of(resource);
+        if (!data || !is_elsewhere(*data, resource.index)) continue;
+        if (!check_use(step, *data, resource, list != &declared.reads)) return;
+      }
+    }
+  }
+
+  // Returns whether what the action touches is in memory.
+  bool check_use(int step, UnitData data, const Resource& touched, bool is_change) {
+    const int unit = touched.index, slices = plan(unit).slices;
+    const bool is_step = subject_.action(step).kind == Kinds::get().step;
+    const bool is_part = touched.parts == slices && (is_step || slices > 1 || data == UnitData::state);
+    if (!is_part && (data == UnitData::state || is_step || touched.parts != 1)) {
+      if (is_step)
+        say(step, "{} lie elsewhere in {} slices: update the unit in slices, with parts={}", name(data, unit), slices, slices);
+      else
+        say(step, "it touches {} as a whole, of which slices lie elsewhere: leave them in the device's memory", name(data, unit));
+      return false;
+    }
+    for (int part = is_part ? touched.part : 0; part <= (is_part ? touched.part : slices - 1); ++part) {
+      Place& mine = place(data, unit, part);
+      if (part < plan(unit).home(data).stays) continue;
+      if (mine.slot < 0) {
+        const std::string where = mine.taken < 0 ? fmt::format("lies in home={}", word_of(plan(unit).home(data).tier))
+                                                 : fmt::format("{} has taken away", subject_.at(mine.taken));
+        say(step, "it uses slice {} of {}, which {}: put a FETCH {} before", part, name(data, unit), where, unit);
+        return false;
+      }
+      if (slices > 1 && mine.is_part != is_part) {
+        say(step, "it uses {} of {}, but {} has brought {}", is_part ? "a slice" : "all slices", name(data, unit),
+            subject_.at(mine.brought), mine.is_part ? "a slice" : "all slices");
+        return false;
+      }
+      if (is_change) mine.changed = step;
+    }
+    return true;
+  }
+
+  void check_end() {
+    for (const auto& [slot, brought] : slots_)
+      say(brought, "it leaves data in slot {} at the end, and their changes would be lost: add an EVICT", slot);
+  }
+
+  std::array<std::vector<std::vector<Place>>, kAllData.size()> places_;  // by data, unit and slice
+  std::map<int, int> slots_;                                             // the FETCH that has taken a slot
+};
+
+}  // namespace
+
+void check_movement(const Subject& subject, Findings& findings) {
+  MovementCheck(subject, findings).run();
+}
+
+}  // namespace zt::verifier
