@@ -15,10 +15,8 @@ namespace {
 // By default: slices of each kind, and units whose parameters are in memory, which are larger.
 constexpr int kSlices = 4, kUnits = 3;
 
-// The bytes of the longest thing of each kind that travels; 0 if none does.
-struct Longest {
-  int64_t state = 0, params = 0, unit = 0;
-};
+// By Pool, the bytes of the longest thing that travels; 0 if none does.
+using Longest = std::array<int64_t, kAllPools.size()>;
 
 class MovePass final : public Pass {
  public:
@@ -27,7 +25,8 @@ class MovePass final : public Pass {
 
   std::string name() const override { return "offload.move"; }
   std::string summary() const override {
-    return fmt::format("offload.move optimizer {}, parameters {}", word_of(options_.optimizer), word_of(options_.parameters));
+    return fmt::format("offload.move optimizer {}, parameters {}, gradients {}", word_of(options_.optimizer),
+                       word_of(options_.parameters), word_of(options_.gradients));
   }
   Phase phase() const override { return Phase::movement; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
@@ -45,11 +44,8 @@ class MovePass final : public Pass {
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
     choose_homes(program, model, chunks);
     if (program.mode == Mode::train) slice_steps(program);
-    const Longest longest = longest_of(program, chunks);
-    insert_moves(program, model,
-                 {.state = places_of(longest.state, kSlices, "slice of optimizer state"),
-                  .params = places_of(longest.params, kSlices, "slice of parameters"),
-                  .units = places_of(longest.unit, kUnits, "unit's parameters")});
+    const std::vector<PoolUses> uses = all_uses(program, model);
+    insert_moves(program, uses, places_of(program, uses, longest_of(program, chunks)));
     return program;
   }
 
@@ -90,10 +86,12 @@ class MovePass final : public Pass {
   void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
     const int64_t of_state = options_.optimizer == Where::device ? 0 : state_bytes(program.precision);
     const int64_t of_params = options_.parameters == Where::device ? 0 : size_of(program.precision.params);
+    const int64_t of_grads = options_.gradients == Where::device ? 0 : size_of(program.precision.grads);
     const auto state_of = [&](size_t unit) { return model.units[unit].trainable ? of_state : 0; };
+    const auto grads_of = [&](size_t unit) { return model.units[unit].trainable ? of_grads : 0; };
     const auto params_of = [&](size_t unit) { return program.units[unit].params == Residence::sharded ? of_params : 0; };
     int64_t all = 0;
-    for (size_t unit = 0; unit < chunks.size(); ++unit) all += chunks[unit] * (state_of(unit) + params_of(unit));
+    for (size_t unit = 0; unit < chunks.size(); ++unit) all += chunks[unit] * (state_of(unit) + grads_of(unit) + params_of(unit));
     int64_t room = options_.memory.value_or(all - static_cast<int64_t>(options_.ratio.value_or(1) * static_cast<double>(all)));
     bool has_room = true;
     const auto stays = [&](int64_t bytes) {
@@ -104,6 +102,7 @@ class MovePass final : public Pass {
       UnitPlan& plan = program.units[unit];
       if (chunks[unit] == 0) continue;
       if (params_of(unit) > 0 && !stays(chunks[unit] * of_params)) plan.params_home.tier = Tier::file;
+      if (grads_of(unit) > 0 && !stays(chunks[unit] * of_grads)) plan.grads_home.tier = Tier::file;
       if (state_of(unit) == 0) continue;
       int staying = 0;
       while (staying < plan.slices && stays(slice_of(chunks[unit], staying, plan.slices).count * of_state)) ++staying;
@@ -113,26 +112,39 @@ class MovePass final : public Pass {
 
   Longest longest_of(const RankProgram& program, const std::vector<int64_t>& chunks) const {
     const auto in_blocks = [](int64_t elements) { return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign; };
-    const int64_t of_params = size_of(program.precision.params);
-    Longest longest;
+    const int64_t of_state = state_bytes(program.precision), of_grads = size_of(program.precision.grads),
+                  of_params = size_of(program.precision.params);
+    Longest longest{};
+    const auto note = [&](Pool pool, int64_t bytes) {
+      longest[static_cast<size_t>(pool)] = std::max(longest[static_cast<size_t>(pool)], bytes);
+    };
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];
-      const int64_t slice = in_blocks(slice_of(chunks[unit], 0, plan.slices).count);
-      if (plan.state_home.is_elsewhere()) longest.state = std::max(longest.state, slice * state_bytes(program.precision));
-      if (!plan.params_home.is_elsewhere()) continue;
-      longest.unit = std::max(longest.unit, in_blocks(chunks[unit]) * of_params);
-      if (plan.slices > 1) longest.params = std::max(longest.params, slice * of_params);
+      const int64_t slice = in_blocks(slice_of(chunks[unit], 0, plan.slices).count), all = in_blocks(chunks[unit]);
+      if (plan.state_home.is_elsewhere()) note(Pool::state, slice * of_state);
+      if (plan.grads_home.is_elsewhere()) note(Pool::grads, slice * of_grads), note(Pool::sums, all * of_grads);
+      if (plan.params_home.is_elsewhere()) note(Pool::params, slice * of_params), note(Pool::units, all * of_params);
     }
     return longest;
   }
 
-  // Returns how many things of at most so many bytes are in memory at the same time.
-  int places_of(int64_t bytes, int otherwise, const char* what) const {
-    if (!options_.staging || bytes == 0) return otherwise;
-    if (*options_.staging < bytes)
-      misuse("offload.move: staging = {} bytes, but one {} has {}: give at least {}, or smaller slices", *options_.staging, what,
-             bytes, bytes);
-    return static_cast<int>(std::min<int64_t>(*options_.staging / bytes, kMostSlots / 4));
+  // Returns how many things of each pool are in memory at the same time.
+  PoolSizes places_of(const RankProgram& program, const std::vector<PoolUses>& uses, const Longest& longest) const {
+    PoolSizes places{};
+    for (const Pool pool : kAllPools) {
+      const auto i = static_cast<size_t>(pool);
+      const bool is_whole = pool == Pool::sums || pool == Pool::units;
+      const auto [action, most] = uses[i].most();
+      places[i] = std::max(is_whole ? kUnits : kSlices, most);
+      if (!options_.staging || most == 0) continue;
+      if (*options_.staging < most * longest[i])
+        misuse("offload.move: staging = {} bytes, but {} needs {} of up to {} at the same time: give at least {}{}",
+               *options_.staging, action_text(program.actions[static_cast<size_t>(action)]),
+               is_whole ? counted(most, "unit") : counted(most, "slice"), human_bytes(longest[i]), most * longest[i],
+               is_whole ? ", or smaller buckets" : ", or smaller slices");
+      places[i] = static_cast<int>(std::min<int64_t>(*options_.staging / longest[i], kMostSlots / std::ssize(kAllPools)));
+    }
+    return places;
   }
 
   const MoveOptions options_;

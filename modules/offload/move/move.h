@@ -20,13 +20,14 @@ constexpr auto words_of(Where) {
 
 struct MoveOptions : DiskOptions {
   Where optimizer = Where::device;   // the optimizer state, and master parameters that have memory of their own
+  Where gradients = Where::device;   // their sums, from the reduction to the update
   Where parameters = Where::device;  // the shards of parameters that are sharded
   std::optional<double> ratio;       // share of the bytes that travels
   std::optional<int64_t> memory;     // bytes that may stay in memory
   std::optional<int64_t> staging;    // bytes in memory for each kind of data under way; by default four slices, or three units
   std::optional<int64_t> slice;      // most elements that move together; by default kDefaultSlice
 
-  bool moves() const { return optimizer != Where::device || parameters != Where::device; }
+  bool moves() const { return optimizer != Where::device || gradients != Where::device || parameters != Where::device; }
 };
 
 inline constexpr int64_t kDefaultSlice = int64_t{1} << 20;

@@ -19,6 +19,7 @@ MoveOptions parse_move_options(const Value& options) {
   static const auto schema =
       Schema<MoveOptions>("offload.move")
           .optional("optimizer", &MoveOptions::optimizer, "where optimizer state and master parameters lie: device or nvme")
+          .optional("gradients", &MoveOptions::gradients, "where sums of gradients lie: device or nvme")
           .optional("parameters", &MoveOptions::parameters, "where the shards of parameters lie: device or nvme")
           .optional("folder", &MoveOptions::folder, "the folders over which the files are striped")
           .optional("ratio", &MoveOptions::ratio, "share of the data that travels", Check<double>(between(0, 1)))

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <set>
 
-#include "move/uses.h"
 #include "zt/program/intervals.h"
 
 namespace zt::offload {
@@ -17,7 +16,7 @@ struct Stay {
   Cargo item;
   int fetched, evicted, slot;
   int first_use;
-  bool is_changed;
+  bool is_changed, is_fresh = false, is_summed = false, has_squares = false;
 };
 
 // Lets intervals end later where there is room: what has been changed with the begin of the next interval, so that the place in
@@ -71,12 +70,11 @@ std::vector<Stay> plan_stays(const PoolUses& uses, int places, int slot) {
   return stays;
 }
 
-// Parameters of a unit are in memory either as a whole or in slices: what is used later is fetched after the other was evicted.
+// Gradients and parameters of a unit are in memory either as a whole or in slices: what is used later is fetched after the other
+// was evicted.
 void separate(std::vector<Stay>& stays) {
-  std::map<int, std::vector<Stay*>> of_unit;
-  for (Stay& stay : stays) {
-    if (stay.item.data == UnitData::params) of_unit[stay.item.unit].push_back(&stay);
-  }
+  std::map<std::pair<UnitData, int>, std::vector<Stay*>> of_unit;
+  for (Stay& stay : stays) of_unit[{stay.item.data, stay.item.unit}].push_back(&stay);
   for (auto& [unit, all] : of_unit) {
     std::ranges::sort(all, {}, [](const Stay* stay) { return stay->first_use; });
     const Stay *whole = nullptr, *slice = nullptr;  // the last ones so far
@@ -89,6 +87,28 @@ void separate(std::vector<Stay>& stays) {
   }
 }
 
+// Says of gradients which ones are written as a whole before they are read, which leave from where they were summed, and where
+// the squares of complete ones are added.
+void mark_sums(std::vector<Stay>& stays, const RankProgram& program) {
+  const Kinds& kinds = Kinds::get();
+  const int norm = static_cast<int>(std::ranges::find(program.actions, kinds.norm, &Action::kind) - program.actions.begin());
+  std::map<int, Stay*> last;  // by unit: the last one before NORM
+  for (Stay& stay : stays) {
+    if (stay.item.pool() != Pool::sums) continue;
+    stay.is_summed = is_summed_in_own_buffer(stay.item, program);
+    const Action& first = program.actions[static_cast<size_t>(stay.first_use)];
+    const bool is_reduction = first.kind == kinds.reduce_grad;
+    stay.is_fresh =
+        is_reduction && (first.gradient_part() == GradientPart::whole || first.gradient_part() == GradientPart::first);
+    if (stay.is_fresh) stay.fetched = stay.first_use;
+    Stay*& known = last[stay.item.unit];
+    if (stay.evicted < norm && (!known || known->evicted < stay.evicted)) known = &stay;
+  }
+  for (const auto& [unit, stay] : last) {
+    if (stay) stay->has_squares = true;
+  }
+}
+
 Action move_of(KindId kind, const Stay& stay, const RankProgram& program) {
   const UnitPlan& plan = program.units[static_cast<size_t>(stay.item.unit)];
   Action action{.kind = kind, .target = stay.item.unit};
@@ -96,26 +116,41 @@ Action move_of(KindId kind, const Stay& stay, const RankProgram& program) {
   if (!stay.item.is_whole() && plan.slices > 1)
     action.attrs.merge(Value::Table{{"part", stay.item.part}, {"parts", plan.slices}});
   if (stay.item.data == UnitData::state && program.precision.is_mixed()) action.attrs["master"] = true;
-  if (kind == Kinds::get().evict && !stay.is_changed) action.attrs["unchanged"] = true;
+  if (kind == Kinds::get().fetch) {
+    if (stay.is_fresh) action.attrs["fresh"] = true;
+    return action;
+  }
+  if (!stay.is_changed) action.attrs["unchanged"] = true;
+  if (stay.is_summed) action.attrs["summed"] = true;
+  if (stay.has_squares) {
+    const std::vector<std::string> axes = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind)->axes();
+    action.attrs["squares"] = Value::List(axes.begin(), axes.end());
+  }
   return action;
 }
 
 }  // namespace
 
-void insert_moves(RankProgram& program, const ModelInfo& model, const PoolSizes& places) {
+std::vector<PoolUses> all_uses(const RankProgram& program, const ModelInfo& model) {
+  std::vector<PoolUses> uses;
+  for (const Pool pool : kAllPools) uses.push_back(find_uses(program, model, pool));
+  return uses;
+}
+
+void insert_moves(RankProgram& program, const std::vector<PoolUses>& uses, const PoolSizes& places) {
   std::vector<Stay> stays;
   int slot = 0;
-  for (const auto& [pool, count] :
-       {std::pair(Pool::state, places.state), std::pair(Pool::params, places.params), std::pair(Pool::units, places.units)}) {
-    std::ranges::move(plan_stays(find_uses(program, model, pool), count, slot), std::back_inserter(stays));
-    slot += count;
+  for (size_t pool = 0; pool < uses.size(); ++pool) {
+    std::ranges::move(plan_stays(uses[pool], places[pool], slot), std::back_inserter(stays));
+    slot += places[pool];
   }
+  mark_sums(stays, program);
   separate(stays);
   std::ranges::stable_sort(stays, {}, &Stay::first_use);
   const size_t n = program.actions.size();
   std::vector<std::vector<Action>> before(n), after(n);
   for (const Stay& stay : stays) {
-    before[static_cast<size_t>(stay.fetched)].push_back(move_of(Kinds::get().fetch, stay, program));
+    if (!stay.is_summed) before[static_cast<size_t>(stay.fetched)].push_back(move_of(Kinds::get().fetch, stay, program));
     after[static_cast<size_t>(stay.evicted)].push_back(move_of(Kinds::get().evict, stay, program));
   }
   std::vector<Action> actions;

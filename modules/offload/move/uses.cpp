@@ -12,24 +12,21 @@ namespace {
 std::optional<UnitData> data_of(const Resource& resource, const RankProgram& program) {
   if (resource.type == resource::state) return UnitData::state;
   if (resource.type == resource::shard) return UnitData::params;
+  if (resource.type == resource::grad_shard) return UnitData::grads;
   if (resource.type == resource::master) return program.precision.is_mixed() ? UnitData::state : UnitData::params;
   return std::nullopt;
 }
 
-Pool pool_of(const Cargo& item) {
-  if (item.data == UnitData::state) return Pool::state;
-  return item.is_whole() ? Pool::units : Pool::params;
-}
-
 // Returns what an action needs that touches the resource. What touches slices that are not those of the unit is refused by the
 // verifier.
-std::optional<Cargo> item_of(const Resource& resource, const RankProgram& program) {
+std::optional<Cargo> item_of(const Action& action, const Resource& resource, const RankProgram& program) {
   const auto data = data_of(resource, program);
   if (!data) return std::nullopt;
   const UnitPlan& plan = program.units[static_cast<size_t>(resource.index)];
   const Home& home = plan.home(*data);
   if (!plan.held || !home.is_elsewhere()) return std::nullopt;
-  if (*data == UnitData::params && resource.parts == 1) return Cargo{*data, resource.index, -1};
+  const bool needs_all = *data != UnitData::state && resource.parts == 1 && action.kind != Kinds::get().step;
+  if (needs_all) return Cargo{*data, resource.index, -1};
   if (resource.parts != plan.slices || resource.part < home.stays) return std::nullopt;
   return Cargo{*data, resource.index, resource.part};
 }
@@ -57,12 +54,14 @@ std::vector<int> find_waits(const std::vector<Resources>& declared, const std::v
   return waits;
 }
 
-// Parameters are needed by forwards, from COUNT on; a step by hand begins after it. The rest is needed after the forwards.
+// Parameters are needed by forwards, from COUNT on; a step by hand begins after it. What updates need is needed after the
+// forwards.
 int first_place(const RankProgram& program, Pool pool) {
   int place = 0;
   for (int i = 0; i < static_cast<int>(program.actions.size()); ++i) {
     const KindId kind = program.actions[static_cast<size_t>(i)].kind;
-    if (kind == Kinds::get().count || (pool != Pool::units && kind == Kinds::get().forward)) place = i + 1;
+    const bool is_for_layers = pool == Pool::units || pool == Pool::sums;
+    if (kind == Kinds::get().count || (!is_for_layers && kind == Kinds::get().forward)) place = i + 1;
   }
   return place;
 }
@@ -76,6 +75,45 @@ bool PoolUses::is_changed_in(const MemoryInterval& interval) const {
   return false;
 }
 
+Pool Cargo::pool() const {
+  static constexpr std::array kOfSlices{Pool::state, Pool::grads, Pool::params}, kOfWholes{Pool::state, Pool::sums, Pool::units};
+  return (is_whole() ? kOfWholes : kOfSlices)[static_cast<size_t>(data)];
+}
+
+bool is_summed_in_own_buffer(const Cargo& cargo, const RankProgram& program) {
+  return cargo.pool() == Pool::sums && program.units[static_cast<size_t>(cargo.unit)].grads != Residence::sharded;
+}
+
+namespace {
+
+// Gives the gradients that are summed in their units' own buffers one use each: where they leave.
+void add_sums(const RankProgram& program, const std::vector<Resources>& declared, PoolUses& uses) {
+  const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind) - program.actions.begin();
+  for (size_t unit = 0; unit < program.units.size(); ++unit) {
+    const UnitPlan& plan = program.units[unit];
+    if (!plan.held || !plan.grads_home.is_elsewhere() || plan.grads == Residence::sharded) continue;
+    const auto is_gradient = [&](const Resource& resource) {
+      return resource.type == resource::grad && resource.index == static_cast<int>(unit);
+    };
+    for (auto i = norm; i-- > 0;) {
+      const Resources& resources = declared[static_cast<size_t>(i)];
+      if (std::ranges::none_of(resources.reads, is_gradient) && std::ranges::none_of(resources.writes, is_gradient)) continue;
+      uses.of_action[static_cast<size_t>(i)].push_back(static_cast<int>(uses.items.size()));
+      uses.changed[static_cast<size_t>(i)].push_back(static_cast<int>(uses.items.size()));
+      uses.items.push_back({UnitData::grads, static_cast<int>(unit), -1});
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+std::pair<int, int> PoolUses::most() const {
+  const auto found = std::ranges::max_element(of_action, {}, &std::vector<int>::size);
+  if (found == of_action.end() || found->empty()) return {-1, 0};
+  return {static_cast<int>(found - of_action.begin()), static_cast<int>(found->size())};
+}
+
 PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool) {
   PoolUses uses;
   std::map<std::pair<int, int>, int> numbers;  // by unit and part
@@ -86,8 +124,8 @@ PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool
     std::vector<int>& changed = uses.changed.emplace_back();
     for (const auto* list : {&declared.reads, &declared.writes}) {
       for (const Resource& resource : *list) {
-        const auto item = item_of(resource, program);
-        if (!item || pool_of(*item) != pool) continue;
+        const auto item = item_of(action, resource, program);
+        if (!item || item->pool() != pool || is_summed_in_own_buffer(*item, program)) continue;
         const auto [number, is_new] = numbers.try_emplace({item->unit, item->part}, static_cast<int>(uses.items.size()));
         if (is_new) uses.items.push_back(*item);
         if (std::ranges::count(needed, number->second) == 0) needed.push_back(number->second);
@@ -95,6 +133,7 @@ PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool
       }
     }
   }
+  if (pool == Pool::sums) add_sums(program, all, uses);
   uses.waits = find_waits(all, program.actions);
   uses.earliest = first_place(program, pool);
   return uses;

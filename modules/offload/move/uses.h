@@ -1,6 +1,8 @@
 // Which actions need data that lie elsewhere. Pure.
 #pragma once
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "zt/model/model.h"
@@ -9,19 +11,17 @@
 
 namespace zt::offload {
 
-// What takes places in memory of one size.
-enum class Pool : uint8_t {
-  state,   // slices of optimizer state
-  params,  // slices of parameters, of units that are cut
-  units,   // all parameters of a unit that this rank owns
-};
+// What takes places in memory of one size: slices, or all that this rank owns of a unit.
+enum class Pool : uint8_t { state, grads, params, sums, units };
+inline constexpr std::array kAllPools{Pool::state, Pool::grads, Pool::params, Pool::sums, Pool::units};
 
-// A slice that travels, or the whole of a unit's parameters.
+// A slice that travels, or the whole of a unit's gradient or parameters.
 struct Cargo {
   UnitData data;
   int unit, part;  // part: -1 for the whole
 
   bool is_whole() const { return part < 0; }
+  Pool pool() const;
 };
 
 struct PoolUses {
@@ -32,10 +32,15 @@ struct PoolUses {
   int earliest = 0;                         // the first action before which items may be fetched
 
   bool is_changed_in(const MemoryInterval& interval) const;
+  // Returns the action that needs most items, -1 if none needs any, and how many.
+  std::pair<int, int> most() const;
   // Returns the last action until which what uses the item in this interval may be under way.
   int waited_for(const MemoryInterval& interval) const { return waits[static_cast<size_t>(interval.last)]; }
 };
 
+// A gradient that is summed in the unit's own buffer needs a place when it leaves: after the last action before NORM that works
+// with it.
 PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool);
+bool is_summed_in_own_buffer(const Cargo& cargo, const RankProgram& program);
 
 }  // namespace zt::offload

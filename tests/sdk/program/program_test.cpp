@@ -210,7 +210,8 @@ TEST(Kinds, DeclareTheirResources) {
   EXPECT_EQ(shared.writes, (std::vector<Resource>{{value_grad, 1, 0}, {grad, 1}}));
   EXPECT_EQ(shared.frees, (std::vector<Resource>{{value, 2, 0}, {graph, 2, 0}, {value_grad, 2, 0}}));
   EXPECT_EQ(resources("B 3 0").writes.size(), 1u) << "a frozen unit has no gradient";
-  EXPECT_EQ(resources("REDUCE_GRAD 3 units=[0]").writes, (std::vector<Resource>{{grad, 3}, {grad, 0}}));
+  EXPECT_EQ(resources("REDUCE_GRAD 3 units=[0]").writes,
+            (std::vector<Resource>{{grad, 3}, {grad, 0}, {resource::grad_shard, 3}, {resource::grad_shard, 0}}));
   EXPECT_EQ(resources("UNSHARD 1").reads, (std::vector<Resource>{{resource::shard, 1}}));
   EXPECT_EQ(resources("NORM").reads.size(), 4u);
 }

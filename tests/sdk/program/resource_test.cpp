@@ -25,7 +25,8 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
                                  {"scalars", resource::scalars},
                                  {"staging", resource::staging},
                                  {"slot", resource::slot},
-                                 {"shard", resource::shard}}) {
+                                 {"shard", resource::shard},
+                                 {"grad_shard", resource::grad_shard}}) {
     EXPECT_EQ(type_of(id).name, name);
     EXPECT_EQ(resource_id(name), id);
     EXPECT_FALSE(type_of(id).doc.empty());
@@ -35,7 +36,8 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
 // A type that reports count has bytes that plans count and tensors that are measured. A type whose data no one can reach by name
 // is listed here.
 TEST(ResourceTypes, SayWhereTheirDataLie) {
-  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars, resource::shard};
+  const std::set<ResourceId> without{resource::graph, resource::deferred, resource::scalars, resource::shard,
+                                     resource::grad_shard};
   for (const ResourceId id : resource_ids()) {
     const ResourceType& type = type_of(id);
     EXPECT_EQ(bytes_of(id) != nullptr, !type.memory.empty()) << type.name;

@@ -106,15 +106,16 @@ class LuaPass : public Pass {
 };
 
 const Schema<PassOptions>& pass_schema() {
-  static const auto schema = Schema<PassOptions>("zt.pass")
-                                 .required("phase", &PassOptions::phase, "structure, compute, residency, reduction or overlap")
-                                 .optional("apply", &PassOptions::apply, "function(program, info) that returns the program")
-                                 .optional("name", &PassOptions::name, "name of the pass, for reports and errors")
-                                 .optional("differs_along", &PassOptions::differs_along,
-                                           "the mesh axes along which it gives ranks different programs; unset: any")
-                                 .optional("mesh", &PassOptions::mesh, "mesh of the axes that its actions communicate on")
-                                 .optional("actions", &PassOptions::actions, "the kinds of zt.action that it inserts or replaces")
-                                 .optional("buffers", &PassOptions::buffers, "the buffers of zt.buffer that it adds");
+  static const auto schema =
+      Schema<PassOptions>("zt.pass")
+          .required("phase", &PassOptions::phase, "structure, compute, residency, reduction, overlap or movement")
+          .optional("apply", &PassOptions::apply, "function(program, info) that returns the program")
+          .optional("name", &PassOptions::name, "name of the pass, for reports and errors")
+          .optional("differs_along", &PassOptions::differs_along,
+                    "the mesh axes along which it gives ranks different programs; unset: any")
+          .optional("mesh", &PassOptions::mesh, "mesh of the axes that its actions communicate on")
+          .optional("actions", &PassOptions::actions, "the kinds of zt.action that it inserts or replaces")
+          .optional("buffers", &PassOptions::buffers, "the buffers of zt.buffer that it adds");
   return schema;
 }
 

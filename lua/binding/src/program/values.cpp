@@ -111,6 +111,7 @@ const Schema<UnitPlan>& unit_plan_schema() {
           .optional("params", &UnitPlan::params, "whole, sharded or node_shared")
           .optional("slices", &UnitPlan::slices, "into which the owned part is cut", Check<int>(at_least(1)))
           .optional("state_home", &UnitPlan::state_home, "where the optimizer state lies between its uses")
+          .optional("grads_home", &UnitPlan::grads_home, "where the owned part of the gradient lies between its uses")
           .optional("params_home", &UnitPlan::params_home, "where the shard of the parameters lies between its uses");
   return schema;
 }
@@ -128,6 +129,7 @@ Value to_value(const UnitPlan& plan) {
                       {"params", word_of(plan.params)},
                       {"slices", plan.slices},
                       {"state_home", to_value(plan.state_home)},
+                      {"grads_home", to_value(plan.grads_home)},
                       {"params_home", to_value(plan.params_home)}};
 }
 

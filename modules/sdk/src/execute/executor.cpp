@@ -24,11 +24,14 @@ class FunctionHandler : public ActionHandler {
   std::function<Work(const Action&, StepState&)> start_;
 };
 
-// Returns the units whose gradients are among the resources.
-std::vector<int> gradients_in(const std::vector<Resource>& resources) {
+// Returns the units whose gradients an action reads, or takes away.
+std::vector<int> gradients_read(const Resources& declared) {
   std::vector<int> units;
-  for (const Resource& resource : resources) {
-    if (resource.type == resource::grad) units.push_back(resource.index);
+  for (const Resource& read : declared.reads) {
+    if (read.type == resource::grad) units.push_back(read.index);
+  }
+  for (const Resource& freed : declared.frees) {
+    if (freed.type == resource::grad_shard) units.push_back(freed.index);
   }
   return units;
 }
@@ -74,11 +77,9 @@ Executor::Executor(RankProgram program, const ModelInfo& model, const Handlers& 
     : program_(std::move(program)), handlers_(handlers), complete_gradient_(std::move(complete_gradient)), trace_(trace) {
   std::vector<Resources> resources;
   for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));
-  std::vector<std::vector<int>> gradients_read;
-  for (const Resources& declared : resources) gradients_read.push_back(gradients_in(declared.reads));
   for (size_t i = 0; i < resources.size(); ++i) {
     Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], model));
-    instruction.gradients_read = std::move(gradients_read[i]);
+    instruction.gradients_read = gradients_read(resources[i]);
     instruction.about = about(program_.actions[i], model);
     instruction.joins = joins_after_failure(program_.actions[i], model);
   }

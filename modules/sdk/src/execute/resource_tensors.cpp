@@ -33,13 +33,12 @@ List param_tensors(const Resource& resource, const StepState& state) {
            unit.is_node_shared() ? Memory::node
            : is_slot             ? Memory::slot
                                  : Memory::own},
-          {"shard", unit.shard, unit.is_sliced(UnitData::params) ? Memory::slot : Memory::own}};
+          {"shard", unit.shard}};
 }
 
 List master_tensors(const Resource& resource, const StepState& state) {
   const Unit& unit = unit_of(resource, state);
-  if (!unit.has_own_master) return {{"master", unit.master, unit.is_sliced(UnitData::params) ? Memory::slot : Memory::own}};
-  if (!unit.is_sliced(UnitData::state)) return {{"master", unit.master}};
+  if (!unit.has_own_master || !unit.is_sliced(UnitData::state)) return {{"master", unit.master}};
   List list;
   add_slices(
       unit, UnitData::state, "", [](const std::string& name) { return name == "master"; }, list);
@@ -48,7 +47,7 @@ List master_tensors(const Resource& resource, const StepState& state) {
 
 List grad_tensors(const Resource& resource, const StepState& state) {
   const Unit& unit = unit_of(resource, state);
-  return {{"grad", unit.grad, unit.owns_grad_shard() ? Memory::slot : Memory::own},
+  return {{"grad", unit.grad, unit.has_grad_slot ? Memory::slot : Memory::own},
           {"grad_shard", unit.grad_shard},
           {"grad_sum", unit.grad_sum}};
 }

@@ -40,7 +40,8 @@ UpdatedSlice Unit::updated_slice(int64_t part, int64_t parts) const {
     return found;
   };
   const auto cut = [&](const at::Tensor& whole) { return whole.narrow(0, slice.first, slice.count); };
-  UpdatedSlice updated{.master = {}, .grad = cut(grad_shard), .shard = {}};
+  UpdatedSlice updated;
+  updated.grad = is_sliced(UnitData::grads) ? here(UnitData::grads).tensors.at("grad_shard") : cut(grad_shard);
   updated.shard = is_sliced(UnitData::params) ? here(UnitData::params).tensors.at("shard") : cut(shard);
   if (is_sliced(UnitData::state)) {
     updated.state = here(UnitData::state).tensors;
@@ -57,7 +58,7 @@ bool UnitPlan::is_spread() const {
   UnitPlan plan = *this;
   plan.held = true;
   plan.slices = 1;
-  plan.state_home = plan.params_home = {};
+  plan.state_home = plan.grads_home = plan.params_home = {};
   return plan != UnitPlan{};
 }
 

@@ -34,7 +34,7 @@ static void place_slices(const ModelInfo& model, std::span<const RankProgram* co
   held.homes = map_homes(model, *programs.front(), held.units, optimizer ? optimizer->state_names() : std::vector<std::string>());
   for (const RankProgram* program : programs) {
     for (const Action& action : program->actions) {
-      if (action.kind != Kinds::get().fetch) continue;
+      if (action.kind != Kinds::get().fetch && action.kind != Kinds::get().evict) continue;
       const auto place = static_cast<size_t>(action.number("slot", 0));
       if (held.places.size() <= place) held.places.resize(place + 1);
       const DataRecords& records = held.homes.of(parse_word<UnitData>(action.attr("what"), "unknown data"), action.target);

@@ -32,7 +32,8 @@ int64_t grad_bytes(const RankBasis& basis) {
   int64_t elements = slots.total();
   for (const Unit& unit : held.units) {
     if (!model.units[unit.index].trainable || !unit.plan.held) continue;
-    elements += slots.of_unit[unit.index] < 0 ? unit.layout.padded() : unit.layout.chunk;
+    if (slots.of_unit[unit.index] < 0) elements += unit.layout.padded();
+    else if (!unit.plan.grads_home.is_elsewhere()) elements += unit.layout.chunk;
   }
   const std::vector<bool> runs = positions_run(program, model);
   for (const ParamInfo& param : model.params) {

@@ -144,7 +144,11 @@ Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const 
       backwards.push_back(index);
     }
     for (size_t unit = 0; unit < units.size(); ++unit) {
-      if (training.units[unit].grads != Residence::sharded || !writes_gradient(resources, static_cast<int>(unit))) continue;
+      const UnitPlan& plan = training.units[unit];
+      if (plan.grads != Residence::sharded && !plan.grads_home.is_elsewhere()) continue;
+      const bool takes_sum = action.flag("summed") && action.target == static_cast<int>(unit);  // EVICT
+      if (takes_sum && !held[unit].empty()) held[unit].back() = {0, held[unit].back().begin, index, false};
+      if (!writes_gradient(resources, static_cast<int>(unit))) continue;
       if (!reduces && !is_open[unit]) {
         held[unit].push_back({0, index, index});
         is_open[unit] = 1;

@@ -150,16 +150,28 @@ std::vector<std::string> kind_names() {
   return kind_registry().names();
 }
 
+// Whoever changes master parameters also changes the shard, to which it rounds them. Whoever works with gradients, but for
+// backwards and NORM, works with their owned parts.
+static void add_owned_parts(const Action& action, Resources& resources) {
+  const Role role = role_of(action);
+  const bool uses_sums = role != Role::compute && role != Role::scalars && action.kind != Kinds::get().reduce_tie;
+  if (role == Role::movement) return;
+  for (auto* list : {&resources.reads, &resources.writes}) {
+    for (size_t i = 0, n = list->size(); i < n; ++i) {
+      Resource part = (*list)[i];
+      if (part.type == resource::master && list == &resources.writes) part.type = resource::shard;
+      else if (part.type == resource::grad && uses_sums) part.type = resource::grad_shard;
+      else continue;
+      list->push_back(part);
+    }
+  }
+}
+
 Resources resources_of(const Action& action, const ModelInfo& model) {
   Resources resources = kind(action.kind).resources(action, model);
   const std::vector<Resource> buffers = buffers_used(action, model);
   for (auto* list : {&resources.reads, &resources.writes}) list->insert(list->end(), buffers.begin(), buffers.end());
-  if (role_of(action) == Role::movement) return resources;
-  for (size_t i = 0, n = resources.writes.size(); i < n; ++i) {  // whoever changes master parameters rounds them
-    if (resources.writes[i].type != resource::master) continue;
-    resources.writes.push_back(resources.writes[i]);
-    resources.writes.back().type = resource::shard;
-  }
+  add_owned_parts(action, resources);
   return resources;
 }
 

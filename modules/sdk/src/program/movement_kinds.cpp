@@ -18,6 +18,7 @@ std::vector<Resource> moved(const Action& action) {
     return Resource{.type = type, .index = action.target, .part = part, .parts = parts};
   };
   if (action.attr("what") == word_of(UnitData::params)) return {slice(resource::shard)};
+  if (action.attr("what") == word_of(UnitData::grads)) return {slice(resource::grad_shard)};
   if (action.flag("master")) return {slice(resource::state), slice(resource::master)};
   return {slice(resource::state)};
 }
@@ -55,10 +56,12 @@ int64_t moved_bytes(const Action& action, const CostBasis& basis) {
   const int64_t elements = (count + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
   const Precision& types = basis.program.precision;
   if (data_of(action) == UnitData::params) return elements * size_of(types.params);
+  if (data_of(action) == UnitData::grads) return elements * size_of(types.grads);
   return elements * (basis.optimizer_states + (action.flag("master") ? 1 : 0)) * size_of(types.master());
 }
 
 Cost fetch_cost(const Action& action, const CostBasis& basis) {
+  if (action.flag("fresh")) return {};
   const int64_t bytes = moved_bytes(action, basis);
   return tier_of(action) == Tier::file ? Cost{.file_read = bytes} : Cost{.copied = bytes};
 }
@@ -75,18 +78,22 @@ void check_movement(const Action& action, const RankProgram& program) {
   if (tier_of(action) == Tier::device) misuse("home=device: data in the device's memory do not move, give host or file");
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
   if (slot < 0 || slot >= kMostSlots) misuse("slot={}: give the number of a place in memory, from 0 to {}", slot, kMostSlots - 1);
-  if (data == UnitData::state && program.mode != Mode::train) misuse("optimizer state is used in training only: remove it");
+  const bool is_complete_gradient = data == UnitData::grads && parts == 1;
+  if ((action.attrs.contains("squares") || action.flag("summed")) && !is_complete_gradient)
+    misuse("squares and summed are of all of a gradient: leave them out");
+  if (data != UnitData::params && program.mode != Mode::train)
+    misuse("{} are used in training only: remove it", data == UnitData::state ? "optimizer states" : "gradients");
   const bool has_master = data == UnitData::state && program.precision.is_mixed();
   if (action.flag("master") != has_master)
     misuse("{}: {} master=true",
-           data == UnitData::params ? "these are no master parameters"
-           : has_master             ? "master parameters of this precision have memory of their own"
-                                    : "master parameters of this precision are the parameters",
+           data != UnitData::state ? "these are no master parameters"
+           : has_master            ? "master parameters of this precision have memory of their own"
+                                   : "master parameters of this precision are the parameters",
            has_master ? "give" : "leave out");
 }
 
 Kind movement_kind(const char* name, const char* doc, Resources (*resources)(const Action&, const ModelInfo&),
-                   Cost (*cost)(const Action&, const CostBasis&), std::vector<std::string> more = {}) {
+                   Cost (*cost)(const Action&, const CostBasis&), std::vector<std::string> more) {
   std::vector<std::string> attrs{"home", "master", "part", "parts", "slot", "wait", "what"};
   std::ranges::move(more, std::back_inserter(attrs));
   return {.name = name,
@@ -102,12 +109,12 @@ Kind movement_kind(const char* name, const char* doc, Resources (*resources)(con
 }  // namespace
 
 Kind fetch_kind() {
-  return movement_kind("FETCH", "brings a slice of a unit's data to a place in memory", fetch_resources, fetch_cost);
+  return movement_kind("FETCH", "brings a slice of a unit's data to a place in memory", fetch_resources, fetch_cost, {"fresh"});
 }
 
 Kind evict_kind() {
   return movement_kind("EVICT", "takes a slice back to where it lies between its uses", evict_resources, evict_cost,
-                       {"unchanged"});
+                       {"squares", "summed", "unchanged"});
 }
 
 }  // namespace zt

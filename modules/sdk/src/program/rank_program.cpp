@@ -79,6 +79,10 @@ std::vector<std::string> Action::sample_axes() const {
   return names_attr(*this, attrs.contains("samples") ? "samples" : "axes", "mesh axes'");
 }
 
+std::vector<std::string> Action::norm_axes() const {
+  return names_attr(*this, "squares", "mesh axes'");
+}
+
 std::vector<std::string> Action::buffers() const {
   return names_attr(*this, "buffers", "buffers'");
 }

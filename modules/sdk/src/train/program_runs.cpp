@@ -104,6 +104,8 @@ Executor& ProgramRuns::activate(Mode mode) {
 void ProgramRuns::begin(std::vector<Batch> micro_batches, const Executor& running) {
   if (running.program().mode == Mode::train) check_objective(*state_.model);
   parts().scale.begin_whole();
+  state_.squares = {};
+  state_.norms_of_left.clear();
   state_.loss = state_.grad_norm = std::numeric_limits<double>::quiet_NaN();
   const int64_t first_sample = plan_->first_sample(samples_of(micro_batches));
   layers_->begin(std::move(micro_batches), running.program(), first_sample);
@@ -263,7 +265,8 @@ bool ProgramRuns::has_changed(const Executor& running) const {
   return std::any_of(actions.begin(), actions.begin() + end, [&](const Action& action) {
     const bool makes_values = role_of(action) != Role::residency;  // not only present or current
     return std::ranges::any_of(resources_of(action, *state_.model).writes, [&](const Resource& written) {
-      return !type_of(written.type).saved_as.empty() || (written.type == resource::param && makes_values);
+      const bool is_saved = !type_of(written.type).saved_as.empty() && role_of(action) != Role::movement;
+      return is_saved || (written.type == resource::param && makes_values);
     });
   });
 }

@@ -89,6 +89,7 @@ bool is_spread_alike(const RankProgram& a, const RankProgram& b) {
     x.held = y.held;
     x.slices = y.slices;
     x.state_home = y.state_home;
+    x.grads_home = y.grads_home;
     x.params_home = y.params_home;
     return x == y;
   });

@@ -10,7 +10,7 @@ namespace {
 // programs use the same places in memory, and between steps the data are read from there.
 class MovementCheck : RankCheck {
  public:
-  MovementCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings) {
+  MovementCheck(const Subject& subject, Findings& findings) : RankCheck(subject, findings), sums_(subject.model.units.size()) {
     for (auto& of_data : places_) of_data.resize(subject.model.units.size());
     for (size_t unit = 0; unit < subject.model.units.size(); ++unit) {
       for (auto& of_data : places_) of_data[unit].resize(static_cast<size_t>(subject.program.units[unit].slices));
@@ -23,6 +23,7 @@ class MovementCheck : RankCheck {
       if (id == Kinds::get().fetch) fetch(step);
       else if (id == Kinds::get().evict) evict(step);
       else use(step);
+      if (id == Kinds::get().norm && subject_.is_training()) check_squares(step);
     }
     check_end();
   }
@@ -31,9 +32,10 @@ class MovementCheck : RankCheck {
   // The place of a slice in memory, and the action that has brought it; -1 while it is at home.
   struct Place {
     int slot = -1, brought = -1;
-    int changed = -1;      // the action that has changed it since
-    int taken = -1;        // the action that has taken it home last
-    bool is_part = false;  // brought by itself, not with all slices of the unit
+    int changed = -1;        // the action that has changed it since
+    int taken = -1;          // the action that has taken it home last
+    bool is_part = false;    // brought by itself, not with all slices of the unit
+    bool has_values = true;  // false: its FETCH has read nothing, and nothing has written it yet
   };
   // The slices that an action moves.
   struct Moved {
@@ -47,7 +49,8 @@ class MovementCheck : RankCheck {
     return places_[static_cast<size_t>(data)][static_cast<size_t>(unit)][static_cast<size_t>(part)];
   }
   bool is_elsewhere(UnitData data, int unit) const {
-    return plan(unit).home(data).is_elsewhere() && (data == UnitData::params || subject_.is_trained(unit));
+    return plan(unit).home(data).is_elsewhere() &&
+           (data == UnitData::params ? subject_.program.units[static_cast<size_t>(unit)].held : subject_.is_trained(unit));
   }
   std::string name(UnitData data, int unit) const { return fmt::format("the {} of {}", word_of(data), subject_.unit(unit)); }
 
@@ -84,7 +87,8 @@ class MovementCheck : RankCheck {
       return say(step, "slot {} holds what {} has brought: give another slot, or put the EVICT of that before", slot,
                  subject_.at(taken->second));
     for (int part = moved->first; part <= moved->last; ++part)
-      place(moved->data, moved->unit, part) = {.slot = slot, .brought = step, .is_part = moved->is_part};
+      place(moved->data, moved->unit, part) = {
+          .slot = slot, .brought = step, .is_part = moved->is_part, .has_values = !subject_.action(step).flag("fresh")};
     slots_[slot] = step;
   }
 
@@ -92,25 +96,61 @@ class MovementCheck : RankCheck {
     const auto moved = moved_by(step);
     if (!moved) return;
     const Action& action = subject_.action(step);
+    if (action.attrs.contains("squares")) add_squares(step);
+    if (action.flag("summed")) return take_sum(step);
     for (int part = moved->first; part <= moved->last; ++part) {
       Place& mine = place(moved->data, moved->unit, part);
       if (mine.slot < 0) return say(step, "slice {} is not in memory: put its FETCH before, or remove this", part);
       if (mine.is_part != moved->is_part)
-        return say(step, "{} has brought {}: take back the same", subject_.at(mine.brought),
-                   mine.is_part ? "a slice" : "all slices");
-      if (action.number("slot", 0) != mine.slot)
-        return say(step, "{} has brought it to slot {}: give slot={}", subject_.at(mine.brought), mine.slot, mine.slot);
-      if (action.flag("unchanged") && mine.changed >= 0)
-        return say(step, "{} has changed it: leave unchanged out, or the change is lost", subject_.at(mine.changed));
+        say(step, "{} has brought {}: take back the same", subject_.at(mine.brought), mine.is_part ? "a slice" : "all slices");
+      else if (action.number("slot", 0) != mine.slot)
+        say(step, "{} has brought it to slot {}: give slot={}", subject_.at(mine.brought), mine.slot, mine.slot);
+      else if (action.flag("unchanged") && mine.changed >= 0)
+        say(step, "{} has changed it: leave unchanged out, or the change is lost", subject_.at(mine.changed));
       slots_.erase(mine.slot);
       mine = {.taken = step};
     }
+  }
+
+  // A gradient that is summed in the unit's own buffer leaves once, by way of a slot.
+  void take_sum(int step) {
+    const Action& action = subject_.action(step);
+    Sum& sum = sums_[static_cast<size_t>(action.target)];
+    if (plan(action.target).grads == Residence::sharded)
+      return say(step, "the sum of the gradient of {} is in the slot of a FETCH: leave summed out", subject_.unit(action.target));
+    if (sum.taken >= 0) return say(step, "{} has taken the gradient already: remove it", subject_.at(sum.taken));
+    if (const auto taken = slots_.find(static_cast<int>(action.number("slot", 0))); taken != slots_.end())
+      return say(step, "its slot holds what {} has brought: give another slot", subject_.at(taken->second));
+    sum.taken = step;
+    for (Place& each : places_[static_cast<size_t>(UnitData::grads)][static_cast<size_t>(action.target)]) each = {.taken = step};
+  }
+
+  void add_squares(int step) {
+    Sum& sum = sums_[static_cast<size_t>(subject_.action(step).target)];
+    if (sum.squared >= 0) return say(step, "{} has added the squares already: leave squares out", subject_.at(sum.squared));
+    sum.squared = step;
+  }
+
+  // NORM adds the squares of gradients that have left.
+  void check_squares(int step) {
+    for (int unit = 0; unit < static_cast<int>(sums_.size()); ++unit) {
+      const Sum& sum = sums_[static_cast<size_t>(unit)];
+      if (!is_elsewhere(UnitData::grads, unit)) continue;
+      const std::vector<std::string> axes = subject_.action(step).axes();
+      if (sum.squared < 0)
+        say(step, "the gradient of {} has left, and its squares are missing: give its last EVICT before squares={}",
+            subject_.unit(unit), as_list(axes));
+      else if (subject_.action(sum.squared).norm_axes() != axes)
+        say(sum.squared, "the axes of {} are others: give squares={}", subject_.at(step), as_list(axes));
+    }
+    has_norm_ = true;
   }
 
   // Returns the kind of data that a resource is, if it may lie elsewhere.
   std::optional<UnitData> data_of(const Resource& resource) const {
     if (resource.type == resource::state) return UnitData::state;
     if (resource.type == resource::shard) return UnitData::params;
+    if (resource.type == resource::grad_shard) return UnitData::grads;
     if (resource.type == resource::master) return subject_.program.precision.is_mixed() ? UnitData::state : UnitData::params;
     return std::nullopt;
   }
@@ -119,6 +159,8 @@ class MovementCheck : RankCheck {
     const Resources& declared = subject_.resources[static_cast<size_t>(step)];
     for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
       for (const Resource& resource : *list) {
+        const bool adds = resource.type == resource::grad && list == &declared.writes;
+        if (adds && !check_open(step, resource.index)) return;
         const auto data = data_of(resource);
         if (!data || !is_elsewhere(*data, resource.index)) continue;
         if (!check_use(step, *data, resource, list != &declared.reads)) return;
@@ -126,9 +168,21 @@ class MovementCheck : RankCheck {
     }
   }
 
+  // Returns whether the gradient may still change: its squares are not in the norm yet.
+  bool check_open(int step, int unit) {
+    const Sum& sum = sums_[static_cast<size_t>(unit)];
+    if (has_norm_ || sum.squared < 0 || !is_elsewhere(UnitData::grads, unit)) return true;
+    say(step, "it changes the gradient of {}, whose squares {} has added: put it before", subject_.unit(unit),
+        subject_.at(sum.squared));
+    return false;
+  }
+
   // Returns whether what the action touches is in memory.
   bool check_use(int step, UnitData data, const Resource& touched, bool is_change) {
     const int unit = touched.index, slices = plan(unit).slices;
+    const Sum& sum = sums_[static_cast<size_t>(unit)];
+    const bool is_in_own_buffer = plan(unit).grads != Residence::sharded && sum.taken < 0;
+    if (data == UnitData::grads && is_in_own_buffer) return true;
     const bool is_step = subject_.action(step).kind == Kinds::get().step;
     const bool is_part = touched.parts == slices && (is_step || slices > 1 || data == UnitData::state);
     if (!is_part && (data == UnitData::state || is_step || touched.parts != 1)) {
@@ -152,9 +206,22 @@ class MovementCheck : RankCheck {
             subject_.at(mine.brought), mine.is_part ? "a slice" : "all slices");
         return false;
       }
+      if (!mine.has_values && !writes_all(step)) {
+        say(step, "{} has read nothing (fresh=true), and this does not write all of it: leave fresh out",
+            subject_.at(mine.brought));
+        return false;
+      }
       if (is_change) mine.changed = step;
+      mine.has_values = true;
     }
     return true;
+  }
+
+  // Returns whether the action overwrites the sum of a gradient.
+  bool writes_all(int step) const {
+    const Action& action = subject_.action(step);
+    if (action.kind != Kinds::get().reduce_grad) return false;
+    return action.gradient_part() == GradientPart::whole || action.gradient_part() == GradientPart::first;
   }
 
   void check_end() {
@@ -164,6 +231,12 @@ class MovementCheck : RankCheck {
 
   std::array<std::vector<std::vector<Place>>, kAllData.size()> places_;  // by data, unit and slice
   std::map<int, int> slots_;                                             // the FETCH that has taken a slot
+  // Of the gradient of a unit: the EVICTs that have taken the sum from the unit's own buffer, and added its squares.
+  struct Sum {
+    int taken = -1, squared = -1;
+  };
+  std::vector<Sum> sums_;  // by unit
+  bool has_norm_ = false;
 };
 
 }  // namespace

@@ -120,9 +120,10 @@ function draw_layout.move(dice, layout)
     move.parameters = move.optimizer == "device" and "nvme" or dice:pick{"nvme", "device"}
   else move.optimizer = "nvme" end
   if move.parameters == "nvme" then shard.node_shared = false end
+  if dice:one_in(2) then move.gradients = "nvme" end
   if dice:one_in(2) then move.ratio = dice:pick{0, 0.3, 0.7}
   elseif dice:one_in(2) then move.memory = dice:below(20000) end
-  if dice:one_in(3) then move.staging = dice:pick{300000, 600000} end
+  if dice:one_in(3) then move.staging = dice:pick{1000000, 2000000} end
   if not shard.sub_group_size and dice:one_in(3) then move.slice = dice:pick{4096, 8192} end
   if dice:one_in(3) then move.block, move.depth = 4096, dice:between(1, 3) end
   if dice:one_in(3) then move.checksum = true end

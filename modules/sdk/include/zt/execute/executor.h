@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "zt/base/error.h"
+#include "zt/execute/gradient_norm.h"
 #include "zt/execute/homes.h"
 #include "zt/execute/links.h"
 #include "zt/execute/pass_tensors.h"
@@ -66,6 +67,10 @@ struct StepNumbers {
   bool is_finite = true;          // after NORM: whether losses, statistics and gradients are finite on all ranks
   bool is_forward_finite = true;  // after NORM: whether losses and statistics are
   uint64_t finite_norms = 0;      // NORMs of finite gradients so far
+  // Before NORM, of gradients that have left the memory: the squares of the pieces that this rank counts, and by parameter the
+  // norms of what it owns, if NORM compares them with those of other ranks.
+  ExactSum squares;
+  std::map<int, double> norms_of_left;
   // Set once an action has failed on this rank. The actions after it only take part in communication, with any numbers, so that
   // no rank waits for ever (Executor::join_rest). A step that failed before its updates is like a skipped one.
   std::optional<StepFailure> failure;

@@ -35,12 +35,13 @@ int64_t slices_of_at_most(int64_t elements, int64_t longest);
 // The kinds of a unit's data that may lie elsewhere: of each the part that a rank owns.
 enum class UnitData : uint8_t {
   state,   // the optimizer state, with master parameters that have memory of their own
+  grads,   // the sum of the gradient: Unit::grad_shard
   params,  // the parameters in the type of layers: Unit::shard
 };
 constexpr auto words_of(UnitData) {
-  return std::array{"state", "params"};
+  return std::array{"state", "grads", "params"};
 }
-inline constexpr std::array kAllData{UnitData::state, UnitData::params};
+inline constexpr std::array kAllData{UnitData::state, UnitData::grads, UnitData::params};
 
 // Where one kind of a unit's data lies between its uses. If the tier is not the device's memory, FETCH brings slices of them from
 // it and EVICT takes them back. The first `stays` slices are always in the device's memory.

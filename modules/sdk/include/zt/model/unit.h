@@ -52,11 +52,11 @@ struct UnitPlan {
   Residence grads = Residence::whole;        // sharded: the sum is; before its reduction a gradient is whole, in a slot
   Residence params = Residence::whole;       // sharded: between UNSHARD and RESHARD they are whole, in a slot
   int slices = 1;                            // into which the owned part is cut: one STEP updates one of them
-  Home state_home = {}, params_home = {};  // where UnitData::state and UnitData::params of the owned part lie between their uses
+  Home state_home = {}, grads_home = {}, params_home = {};  // by UnitData: where the owned part lies between its uses
   bool operator==(const UnitPlan&) const = default;
 
-  Home& home(UnitData data) { return data == UnitData::state ? state_home : params_home; }
-  const Home& home(UnitData data) const { return data == UnitData::state ? state_home : params_home; }
+  Home& home(UnitData data) { return data == UnitData::state ? state_home : data == UnitData::grads ? grads_home : params_home; }
+  const Home& home(UnitData data) const { return const_cast<UnitPlan*>(this)->home(data); }
   // Returns whether a pass has spread the unit over ranks, whether or not this rank holds it, and wherever its data lie.
   bool is_spread() const;
   // Returns the axes of sum_axes along which the ranks hold equal shards, in order.
@@ -128,9 +128,13 @@ struct Unit {
   bool is_node_shared() const { return plan.params == Residence::node_shared; }
   // Returns whether tensors lie in parts on the ranks among which they have owners, which therefore gather them.
   bool gathers_tensors = false;
+  bool has_grad_slot = false;   // whether `grad` is a slot, which holds other units' gradients at other times
   bool has_own_master = false;  // whether `master` has memory of its own, and is not `shard`
   // Return whether `grad_shard` and `shard` have memory of their own, and are not views into `grad` and `full`.
-  bool owns_grad_shard() const { return grad.defined() && !grad_shard.is_alias_of(grad); }
+  bool owns_grad_shard() const {
+    if (is_sliced(UnitData::grads)) return plan.grads == Residence::sharded;
+    return grad.defined() && !grad_shard.is_alias_of(grad);
+  }
   bool owns_shard() const { return is_sliced(UnitData::params) || !shard.is_alias_of(full); }
   std::vector<DataSlice>& slices_of(UnitData data) { return slices[static_cast<size_t>(data)]; }
   const std::vector<DataSlice>& slices_of(UnitData data) const { return slices[static_cast<size_t>(data)]; }

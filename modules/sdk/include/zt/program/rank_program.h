@@ -35,11 +35,14 @@ enum class Keep : uint8_t { graph, inputs, none };
 //   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
 //   part, parts   STEP, FETCH, EVICT: slice number `part`, counted from 0, of `parts` slices of the owned part (model/home.h)
 //   staged  STEP: true if GATHER_TENSORS has brought the unit's tensors to the ranks that update them whole
-//   what    FETCH, EVICT: the UnitData that they move: "state", in slices, or "params", in slices or all of it
+//   what    FETCH, EVICT: the UnitData that they move: "state", in slices, or "grads" or "params", in slices or all of it
 //   master  FETCH, EVICT: true if master parameters are with it, because they have memory of their own
 //   home    FETCH, EVICT: the tier in which the data lie between their uses: "host" or "file"
 //   slot    FETCH, EVICT: the number of the place in memory, of at most kMostSlots
+//   fresh   FETCH: true if nothing is read, because what comes next writes all of it
 //   unchanged  EVICT: true if nothing has changed the data, so that their home has them already
+//   summed  EVICT: true for a gradient that is summed in the unit's own buffer: it is copied from there to the slot
+//   squares EVICT: the axes of NORM, if the gradient is complete: its squares are added to the norm, before it leaves
 //   wait    true: the executor waits for the action's work before the next action, without overlap
 // and of any kind:
 //   buffers the names of buffers of passes that the action reads and writes: those of its units, its position, its layer, the run
@@ -56,6 +59,7 @@ struct Action {
   bool flag(const std::string& name) const;      // false if it is absent
   std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
   std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
+  std::vector<std::string> norm_axes() const;    // attrs.squares; empty if it is absent
   void set_axes(const std::vector<std::string>& axes);
   void set_sample_axes(const std::vector<std::string>& axes);  // removes the attribute if these are the axes
   Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part

@@ -47,13 +47,14 @@ inline constexpr ResourceId grad{2};    // the gradient of a unit's parameters
 inline constexpr ResourceId state{3};   // the optimizer state of a unit
 inline constexpr ResourceId value{4};   // the outputs of a position for one micro-batch
 inline constexpr ResourceId graph{5};   // what the forward of a position has kept for its backward, for one micro-batch
-inline constexpr ResourceId value_grad{6};  // the gradient of the outputs of a position for one micro-batch
-inline constexpr ResourceId buffers{7};     // the tensors that a layer changes itself
-inline constexpr ResourceId deferred{8};    // the weight gradients of a position that I has left to W, for one micro-batch
-inline constexpr ResourceId scalars{9};     // counts, norm and loss of the step
-inline constexpr ResourceId staging{10};    // a unit's tensors on their way to the ranks that update them whole, and back
-inline constexpr ResourceId slot{11};       // places in memory for data that FETCH brings: slices of one resource
-inline constexpr ResourceId shard{12};      // the owned part of a unit's parameters, in their type: what UNSHARD gathers
+inline constexpr ResourceId value_grad{6};   // the gradient of the outputs of a position for one micro-batch
+inline constexpr ResourceId buffers{7};      // the tensors that a layer changes itself
+inline constexpr ResourceId deferred{8};     // the weight gradients of a position that I has left to W, for one micro-batch
+inline constexpr ResourceId scalars{9};      // counts, norm and loss of the step
+inline constexpr ResourceId staging{10};     // a unit's tensors on their way to the ranks that update them whole, and back
+inline constexpr ResourceId slot{11};        // places in memory for data that FETCH brings: slices of one resource
+inline constexpr ResourceId shard{12};       // the owned part of a unit's parameters, in their type: what UNSHARD gathers
+inline constexpr ResourceId grad_shard{13};  // the owned part of a unit's gradient, as far as it is summed over ranks
 }  // namespace resource
 
 // Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of

@@ -42,18 +42,21 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
   HomeMap map;
   std::vector<std::string> of_state = states;
   if (program.precision.is_mixed()) of_state.insert(of_state.begin(), "master");
+  const std::array tensors{of_state, std::vector<std::string>{"grad_shard"}, std::vector<std::string>{"shard"}};
+  const std::array types{program.precision.master(), program.precision.grads, program.precision.params};
   for (const UnitData data : kAllData) {
+    const auto kind = static_cast<size_t>(data);
     for (const Unit& unit : units) {
-      DataRecords& records = map.records[static_cast<size_t>(data)].emplace_back();
+      DataRecords& records = map.records[kind].emplace_back();
       const Home& home = unit.plan.home(data);
-      const bool is_state = data == UnitData::state;
-      if (!unit.plan.held || !home.is_elsewhere() || (is_state && !model.units[unit.index].trainable)) continue;
+      const bool exists = data == UnitData::params || model.units[unit.index].trainable;
+      if (!unit.plan.held || !home.is_elsewhere() || !exists) continue;
       int64_t& used = home.tier == Tier::host ? map.host : map.files;
       records = {.home = home,
                  .slices = unit.plan.slices,
                  .elements = unit.layout.chunk,
-                 .tensors = is_state ? of_state : std::vector<std::string>{"shard"},
-                 .dtype = is_state ? program.precision.master() : program.precision.params,
+                 .tensors = tensors[kind],
+                 .dtype = types[kind],
                  .begin = used};
       used = records.end();
     }

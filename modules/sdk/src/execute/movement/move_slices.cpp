@@ -1,15 +1,20 @@
 #include "move_slices.h"
 
+#include "execute/norm/copies.h"
+#include "execute/norm/unit_squares.h"
 #include "zt/base/error.h"
 
 namespace zt {
 
 namespace {
 
-// Master parameters without memory of their own are the shard.
-void set_shard(Unit& unit, const at::Tensor& shard) {
-  unit.shard = shard;
-  if (!unit.has_own_master) unit.master = shard;
+// Sets the tensor of all elements. A gradient that is summed in the unit's own buffer stays there, and master parameters without
+// memory of their own are the shard.
+void set_whole(Unit& unit, UnitData data, const at::Tensor& whole) {
+  if (data == UnitData::grads && unit.owns_grad_shard()) unit.grad_shard = whole;
+  if (data != UnitData::params) return;
+  unit.shard = whole;
+  if (!unit.has_own_master) unit.master = whole;
 }
 
 // What an action of FETCH or EVICT moves: a slice, or the whole of data that are one tensor. A unit in one slice has both.
@@ -21,18 +26,20 @@ struct Movement {
   at::Tensor record;  // its memory, in the action's slot
 
   bool is_slice() const { return parts == records.slices; }
-  bool is_whole() const { return data == UnitData::params && parts == 1; }
+  bool is_whole() const { return data != UnitData::state && parts == 1; }
   int64_t place() const { return is_slice() ? records.place(part) : records.begin; }
   DataSlice& slice() const { return unit.slices_of(data).at(static_cast<size_t>(part)); }
-  bool is_here() const { return is_slice() ? slice().is_here : unit.shard.defined(); }
+  const at::Tensor& whole() const { return data == UnitData::grads ? unit.grad_shard : unit.shard; }
+  at::Tensor whole_in_record() const { return record.view(records.dtype).narrow(0, 0, records.elements); }
+  bool is_here() const { return is_slice() ? slice().is_here : whole().defined(); }
 
   void take() const {
     if (is_slice()) slice() = records.in_record(record, part);
-    if (is_whole()) set_shard(unit, record.view(records.dtype).narrow(0, 0, records.elements));
+    if (is_whole()) set_whole(unit, data, whole_in_record());
   }
   void drop() const {
     if (is_slice()) slice() = {};
-    if (is_whole()) set_shard(unit, {});
+    if (is_whole()) set_whole(unit, data, {});
   }
 };
 
@@ -55,8 +62,8 @@ Work start_fetch(const Action& action, StepState& state) {
   if (state.failure) return {};
   const Movement moved = moved_by(action, state);
   if (moved.is_here()) fault("it brings what is in memory already");
-  const bool is_empty = moved.record.numel() == 0;
-  Work work = is_empty ? Work() : state.elsewhere.homes->read(moved.records.home.tier, moved.place(), moved.record);
+  const bool reads = moved.record.numel() > 0 && !action.flag("fresh");
+  Work work = reads ? state.elsewhere.homes->read(moved.records.home.tier, moved.place(), moved.record) : Work();
   moved.take();
   return work;
 }
@@ -65,8 +72,14 @@ Work start_fetch(const Action& action, StepState& state) {
 Work start_evict(const Action& action, StepState& state) {
   if (state.failure) return {};
   const Movement moved = moved_by(action, state);
-  if (!moved.is_here()) fault("it takes back what is not in memory");
-  moved.drop();
+  const bool is_summed = action.flag("summed");
+  if (!is_summed && !moved.is_here()) fault("it takes back what is not in memory");
+  if (action.attrs.contains("squares")) {
+    add_piece(moved.whole(), counted_piece(moved.unit, action.norm_axes(), state), state.squares);
+    note_norms(moved.unit, action.norm_axes(), state);
+  }
+  if (is_summed) moved.whole_in_record().copy_(moved.whole());
+  else moved.drop();
   if (moved.record.numel() == 0 || action.flag("unchanged")) return {};
   return state.elsewhere.homes->write(moved.records.home.tier, moved.place(), moved.record);
 }
@@ -77,7 +90,9 @@ void drop_slices(StepState& state) {
       std::vector<DataSlice>& slices = unit.slices_of(data);
       for (size_t part = static_cast<size_t>(unit.plan.home(data).stays); part < slices.size(); ++part) slices[part] = {};
     }
-    if (unit.is_sliced(UnitData::params)) set_shard(unit, {});
+    for (const UnitData data : {UnitData::grads, UnitData::params}) {
+      if (unit.is_sliced(data)) set_whole(unit, data, {});
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -61,6 +62,13 @@ std::string differing_losses(const std::string& axis, const at::Tensor& losses, 
   return "";
 }
 
+// Returns the axes along which ranks share work on the same samples.
+std::vector<std::string> shared_axes(std::vector<std::string> axes, const StepState& state) {
+  std::erase_if(
+      axes, [&](const std::string& axis) { return !state.model->is_inner(axis) || state.links->place().coord.size(axis) == 1; });
+  return axes;
+}
+
 // Compares the copies along one axis. `all`: the norm of all gradients.
 std::string differing_along(const std::string& axis, double all, const std::vector<std::string>& axes, const StepState& state) {
   Communicator& control = state.links->control({axis});
@@ -71,8 +79,10 @@ std::string differing_along(const std::string& axis, double all, const std::vect
   for (const Unit& unit : state.units) {
     if (!unit.grad.defined() || !is_among(copy_axes(unit, axes, state), axis)) continue;
     is_narrow = is_narrow || unit.full.element_size() < 4;
-    for (const int param : state.model->units[unit.index].params)
-      mine.data_ptr<double>()[param] = norm_of(unit, params[param], state);
+    for (const int param : state.model->units[unit.index].params) {
+      const auto left = state.norms_of_left.find(param);
+      mine.data_ptr<double>()[param] = left == state.norms_of_left.end() ? norm_of(unit, params[param], state) : left->second;
+    }
   }
   const at::Tensor of_ranks = of_all(control, mine);
   const auto* norms = of_ranks.const_data_ptr<double>();
@@ -103,12 +113,19 @@ std::vector<std::string> copy_axes(const Unit& unit, const std::vector<std::stri
   return copies;
 }
 
+bool compares_copies(const StepState& state) {
+  return std::has_single_bit(state.finite_norms + 1);
+}
+
+void note_norms(const Unit& unit, const std::vector<std::string>& axes, StepState& state) {
+  if (!compares_copies(state) || shared_axes(axes, state).empty()) return;
+  for (const int param : state.model->units[unit.index].params)
+    state.norms_of_left[param] = norm_of(unit, state.model->params[param], state);
+}
+
 std::string differing_copies(const std::vector<std::string>& axes, double norm, const at::Tensor& losses,
                              const StepState& state) {
-  std::vector<std::string> shared = axes;
-  std::erase_if(shared, [&](const std::string& axis) {
-    return !state.model->is_inner(axis) || state.links->place().coord.size(axis) == 1;
-  });
+  const std::vector<std::string> shared = shared_axes(axes, state);
   if (shared.empty()) return "";
   std::string text;
   for (const std::string& axis : shared) {

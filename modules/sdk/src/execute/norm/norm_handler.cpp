@@ -3,12 +3,12 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "copies.h"
 #include "execute/counts.h"
 #include "execute/step_handlers.h"
+#include "unit_squares.h"
 #include "zt/base/error.h"
 #include "zt/execute/gradient_norm.h"
 
@@ -48,33 +48,22 @@ void reduce_losses(const std::vector<std::string>& axes, Communicator* comm, Ste
   state.is_forward_finite = std::isfinite(state.loss) && is_finite(sums) && sums.data_ptr<double>()[n + m + 1] == 0;
 }
 
-// The ranks of `axes` that hold the same elements each count one of several pieces of them, so that each element counts once.
-// Returns this rank's piece and their number.
-std::pair<int, int> norm_piece(const Unit& unit, const std::vector<std::string>& axes, const StepState& state) {
-  const std::vector<std::string> copies = copy_axes(unit, axes, state), &stages = state.links->place().split_axes;
-  const bool spans_stages =
-      std::ranges::any_of(axes, [&](const std::string& axis) { return std::ranges::find(stages, axis) != stages.end(); });
-  const int holders = spans_stages ? static_cast<int>(unit.holders.size()) : 1;
-  const int holder = spans_stages ? unit.holder : 0;
-  return {state.links->place().coord.index(copies) * holders + holder, state.links->place().coord.size(copies) * holders};
-}
-
 // The gradient norm is an exact sum over blocks of the flat layout: each rank of the action's axes takes its part, and the
 // parts are added as integers. So its bits do not depend on stage, buckets or schedule.
 void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, const StepParts& parts, StepState& state) {
   ExactSum sum;
   at::Tensor words;  // the sum of the gradients on a device; copied to the host once
   for (const Unit& unit : state.units) {
-    if (!unit.grad.defined()) continue;
-    const auto [piece, pieces] = norm_piece(unit, axes, state);
-    const FlatLayout layout(unit.layout.end(unit.rank) - unit.layout.begin(unit.rank), pieces);
+    if (!unit.grad.defined() || unit.is_sliced(UnitData::grads)) continue;
+    const Slice piece = counted_piece(unit, axes, state);
     if (unit.grad_shard.is_cpu()) {
-      add_squares(unit.grad_shard, layout.begin(piece), layout.end(piece), sum);
+      add_piece(unit.grad_shard, piece, sum);
     } else {
-      const at::Tensor more = squares_on_device(unit.grad_shard, layout.begin(piece), layout.end(piece));
+      const at::Tensor more = squares_on_device(unit.grad_shard, piece.first, piece.end());
       words = words.defined() ? words + more : more;
     }
   }
+  sum.merge(std::exchange(state.squares, ExactSum()));
   if (words.defined()) sum.merge(ExactSum::from_state(words.cpu()));
   if (comm) {
     const at::Tensor limbs = sum.state();
@@ -83,8 +72,10 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, const
   }
   state.grad_norm = std::sqrt(sum.value()) / state.grad_divisor;
   state.is_finite = state.is_finite && std::isfinite(state.grad_norm);
-  // In the first finite step, and in some later ones: a mistake may show only after a parameter is no longer zero.
-  if (!comm || !state.is_finite || !std::has_single_bit(++state.finite_norms)) return;
+  if (!comm || !state.is_finite) return;
+  const bool compares = compares_copies(state);
+  ++state.finite_norms;
+  if (!compares) return;
   state.known_failure = differing_copies(axes, std::sqrt(sum.value()), parts.stats.losses_by_position(), state);
   state.is_finite = state.known_failure.empty();
   if (!state.is_finite) state.finite_norms = 0;  // a script that goes on gets the error again

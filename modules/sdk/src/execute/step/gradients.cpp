@@ -43,7 +43,7 @@ Gradients::Gradients(const LayerTable& layers, const StepState& state)
     }
   }
   for (const Unit& unit : state.units) {
-    if (unit.owns_grad_shard()) find_gaps(unit);
+    if (unit.has_grad_slot) find_gaps(unit);
   }
 }
 

@@ -58,7 +58,8 @@ Work Updater::step(const Action& action, StepState& state) const {
   }
   const std::vector<Segment>& segments = units_[action.target].segments;
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
-  if (parts == 1 && !unit.is_sliced(UnitData::state) && !unit.is_sliced(UnitData::params)) {
+  const bool is_in_memory = std::ranges::none_of(kAllData, [&](UnitData data) { return unit.is_sliced(data); });
+  if (parts == 1 && is_in_memory) {
     FlatState whole{unit.master, unit.state, unit.has_own_master ? unit.shard : at::Tensor(), state.model};
     optimizer_->step(whole, unit.grad_shard, segments, scalars);
     return {};

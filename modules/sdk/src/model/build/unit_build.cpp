@@ -23,12 +23,15 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   const FlatLayout& layout = unit.layout;
   const std::vector<std::string>& axes = unit.plan.comm_axes();
   const std::vector<std::string> replica_axes = unit.plan.replica_axes();
-  // Makes the whole buffer and the owned part. With a slot the owned part is a buffer of its own, otherwise a view of the whole.
-  const auto make = [&](const at::Tensor& slot, at::ScalarType dtype, const AxesList& movers_of_owned, at::Tensor& whole,
-                        at::Tensor& owned) {
+  // Makes the whole buffer and the owned part, which is a view of the whole, or with a slot a buffer of its own, unless it lies
+  // elsewhere.
+  const auto make = [&](UnitData data, const at::Tensor& slot, at::ScalarType dtype, const AxesList& movers_of_owned,
+                        at::Tensor& whole, at::Tensor& owned) {
     if (slot.defined()) {
       whole = slot.narrow(0, 0, layout.padded());
-      if (&owned != &unit.shard || !unit.plan.params_home.is_elsewhere()) owned = allocate(movers_of_owned, layout.chunk, dtype);
+      const bool is_view = data == UnitData::grads && unit.plan.grads != Residence::sharded;  // it leaves once it is summed
+      if (is_view) owned = whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
+      else if (!unit.plan.home(data).is_elsewhere()) owned = allocate(movers_of_owned, layout.chunk, dtype);
       return;
     }
     AxesList movers{axes};
@@ -39,11 +42,13 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
     owned = whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
   };
   if (unit.is_node_shared()) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
-  else make(shared.full, precision.params, {axes}, unit.full, unit.shard);
+  else make(UnitData::params, shared.full, precision.params, {axes}, unit.full, unit.shard);
   if (unit.plan.params_home.is_elsewhere()) unit.slices_of(UnitData::params).resize(static_cast<size_t>(unit.plan.slices));
   unit.master = unit.shard;
   if (!info.trainable) return;
-  make(shared.grad, precision.grads, {replica_axes.empty() ? axes : replica_axes}, unit.grad, unit.grad_shard);
+  make(UnitData::grads, shared.grad, precision.grads, {replica_axes.empty() ? axes : replica_axes}, unit.grad, unit.grad_shard);
+  unit.has_grad_slot = shared.grad.defined();
+  if (unit.plan.grads_home.is_elsewhere()) unit.slices_of(UnitData::grads).resize(static_cast<size_t>(unit.plan.slices));
   const at::TensorOptions exact = unit.full.options().dtype(precision.master());
   unit.has_own_master = precision.is_mixed();
   if (unit.plan.state_home.is_elsewhere()) {

@@ -23,9 +23,10 @@ struct OwnedPlace {
 
 OwnedPlace place_of(const StepState& state, const Unit& unit, const std::string& tensor) {
   const std::string name = tensor == "master" && !unit.has_own_master ? "shard" : tensor;
-  const UnitData data = name == "shard" ? UnitData::params : UnitData::state;
+  const UnitData data = name == "shard" ? UnitData::params : name == "grad_shard" ? UnitData::grads : UnitData::state;
   if (unit.is_sliced(data)) return {{}, &state.elsewhere.map.of(data, unit.index), &unit.slices_of(data), name};
   if (data == UnitData::params) return {unit.shard};
+  if (data == UnitData::grads) return {unit.grad_shard};
   return {name == "master" ? unit.master : unit.state.at(name)};
 }
 

@@ -182,7 +182,7 @@ at::Tensor master(const Store& store, int tensor) {
 
 at::Tensor gradient_shards(const Store& store, int param) {
   return from_holders(store, param, store.plan().main().precision.grads, store.tensors()[param].shape,
-                      [&] { return join(store, param, store.unit_of(param).grad_shard); });
+                      [&] { return join(store, param, owned_data::all(store.state(), store.unit_of(param), "grad_shard")); });
 }
 
 // Returns whether the optimizer keeps state for the tensor.
