@@ -19,7 +19,7 @@ local PART_OF = {
   F = "forward", B = "backward", I = "backward", W = "backward", R = "backward", NORM = "step", STEP = "step",
   COUNT = "communication", REDUCE_GRAD = "communication", REPLICATE_GRAD = "communication", REDUCE_TIE = "communication",
   UNSHARD = "communication", RESHARD = "communication", SEND = "communication", RECV = "communication",
-  SEND_GRAD = "communication", RECV_GRAD = "communication", wait = "communication",
+  SEND_GRAD = "communication", RECV_GRAD = "communication", wait = "communication", FETCH = "movement", EVICT = "movement",
 }
 
 local LAYERS = {forward = true, backward = true}
@@ -30,8 +30,8 @@ function trace.is_exchange(event)
   return event.cat == "communication" and LAYERS[PART_OF[event.name:match "^%S+"]] or false
 end
 
---- Returns the part of a step to which an event counts: "forward", "backward", "communication", "step", or "other" for kinds of
---- actions that a script has made.
+--- Returns the part of a step to which an event counts: "forward", "backward", "communication", "movement" (of data between
+--- memories), "step", or "other" for kinds of actions that a script has made.
 function trace.part_of(event)
   if trace.is_exchange(event) then return "communication" end
   return PART_OF[event.name:match "^%S+"] or "other"

@@ -20,8 +20,11 @@ using Longest = std::array<int64_t, kAllPools.size()>;
 
 class MovePass final : public Pass {
  public:
-  // `states`: tensors of optimizer state. Without an optimizer, as in a program's text, those of the usual ones.
-  explicit MovePass(MoveOptions options, int64_t states = 2) : options_(std::move(options)), states_(states) {}
+  // `optimizer` is null where none is known, as in a program's text: then there are two tensors of optimizer state.
+  explicit MovePass(MoveOptions options, std::shared_ptr<const Optimizer> optimizer = nullptr)
+      : options_(std::move(options)),
+        optimizer_(std::move(optimizer)),
+        states_(optimizer_ ? std::ssize(optimizer_->state_names()) : 2) {}
 
   std::string name() const override { return "offload.move"; }
   std::string summary() const override {
@@ -30,8 +33,8 @@ class MovePass final : public Pass {
   }
   Phase phase() const override { return Phase::movement; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
-  std::shared_ptr<Pass> for_optimizer(const Optimizer& optimizer) const override {
-    return std::make_shared<MovePass>(options_, std::ssize(optimizer.state_names()));
+  std::shared_ptr<Pass> for_optimizer(const std::shared_ptr<const Optimizer>& optimizer) const override {
+    return std::make_shared<MovePass>(options_, optimizer);
   }
   std::shared_ptr<Homes> make_homes(const HomeNeeds& needs) const override {
     if (!options_.moves()) return nullptr;
@@ -41,6 +44,7 @@ class MovePass final : public Pass {
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     if (!options_.moves()) return program;
     check_parameters(program);
+    check_optimizer(model);
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
     choose_homes(program, model, chunks);
     if (program.mode == Mode::train) slice_steps(program);
@@ -63,6 +67,16 @@ class MovePass final : public Pass {
           "offload.move: parameters = \"{}\" moves the shards of parameters that layers see only while they run: apply zero.shard{{stage "
           "= 3, node_shared = false}}, also on one rank (units below its persist_below stay whole)",
           word_of(options_.parameters));
+  }
+
+  void check_optimizer(const ModelInfo& model) const {
+    for (const ParamInfo& param : model.params) {
+      if (!optimizer_ || !param.trainable || optimizer_->scope(param) == Scope::element) continue;
+      misuse(
+          "offload.move: {} updates '{}' as a whole, but data that travel are updated in slices: take an optimizer that updates each "
+          "element by itself, or leave the data in memory",
+          optimizer_->kind(), param.name);
+    }
   }
 
   // Cuts the units into slices, unless zero.shard has done so. Returns by unit the elements that the rank owns; 0 for units that
@@ -148,7 +162,8 @@ class MovePass final : public Pass {
   }
 
   const MoveOptions options_;
-  const int64_t states_;
+  const std::shared_ptr<const Optimizer> optimizer_;
+  const int64_t states_;  // tensors of optimizer state
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ Communicator* control_of_all(const Program& program) {
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
                                        Mode untrained) {
-  if (optimizer) program = program->for_optimizer(*optimizer);
+  if (optimizer) program = program->for_optimizer(optimizer);
   const std::shared_ptr<Plan> plan(new Plan(with_tensor_moves(std::move(program), optimizer), optimizer, untrained));
   const Coord coord = plan->program_->coord();
   for (const Mode mode : plan->modes()) {

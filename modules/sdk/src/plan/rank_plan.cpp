@@ -24,13 +24,6 @@ std::set<int> units_summed_apart(const RankProgram& program) {
 // Finds where the slices lie that are not always in memory, and how much room each place in memory needs for them.
 static void place_slices(const ModelInfo& model, std::span<const RankProgram* const> programs, const Optimizer* optimizer,
                          RankUnits& held) {
-  for (const Unit& unit : held.units) {
-    if ((unit.plan.state_home.is_elsewhere() || unit.plan.params_home.is_elsewhere()) && !unit.owners.empty())
-      misuse(
-          "{} updates whole tensors of unit '{}', so its data cannot be cut into slices that lie elsewhere: leave them in the device's "
-          "memory, or take an optimizer that updates each element by itself",
-          optimizer->kind(), model.units[unit.index].name);
-  }
   held.homes = map_homes(model, *programs.front(), held.units, optimizer ? optimizer->state_names() : std::vector<std::string>());
   for (const RankProgram* program : programs) {
     for (const Action& action : program->actions) {

@@ -142,7 +142,7 @@ std::shared_ptr<Program> Program::with_programs(std::vector<RankProgram> program
   return next;
 }
 
-std::shared_ptr<const Program> Program::for_optimizer(const Optimizer& optimizer) const {
+std::shared_ptr<const Program> Program::for_optimizer(const std::shared_ptr<const Optimizer>& optimizer) const {
   auto next = std::make_shared<Program>(*this);
   for (auto* passes : {&next->passes_, &next->training_passes_}) {
     for (auto& pass : *passes) {

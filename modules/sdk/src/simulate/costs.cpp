@@ -108,7 +108,8 @@ void convert(const Value& value, const std::string& path, Hardware& out) {
 std::string measured_name(const Action& action, const ModelInfo& model) {
   const Kind& of_action = kind(action.kind);
   if (of_action.target == Index::none) return of_action.name;
-  return of_action.name + " " + owner_name(of_action.target, action.target, model);
+  const std::string what = action.attr("what");  // of FETCH and EVICT: some move more bytes than others
+  return of_action.name + " " + (what.empty() ? "" : what + " ") + owner_name(of_action.target, action.target, model);
 }
 
 Value to_value(const Costs& costs) {

@@ -106,13 +106,15 @@ std::string TrainerTensors::prepare_change(const char* call) {
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_.find(name);
-  whole_tensors::set_parameter(store_, tensor, {values, from, prepare_change("trainer:set_parameter")});
+  const std::string complaint = prepare_change("trainer:set_parameter");
+  running_->runs.health().guard([&] { whole_tensors::set_parameter(store_, tensor, {values, from, complaint}); });
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
   const int param = store_.find_parameter(name, "optimizer state");
-  whole_tensors::set_optimizer_state(store_, param, state, {values, from, prepare_change("trainer:set_optimizer_state")});
+  const std::string complaint = prepare_change("trainer:set_optimizer_state");
+  running_->runs.health().guard([&] { whole_tensors::set_optimizer_state(store_, param, state, {values, from, complaint}); });
 }
 
 }  // namespace zt

@@ -42,7 +42,7 @@ class Program {
   std::shared_ptr<Program> with_programs(std::vector<RankProgram> programs) const;
 
   // Returns this program for a trainer with this optimizer (Pass::for_optimizer).
-  std::shared_ptr<const Program> for_optimizer(const Optimizer& optimizer) const;
+  std::shared_ptr<const Program> for_optimizer(const std::shared_ptr<const Optimizer>& optimizer) const;
   // Returns this program for a trainer without an optimizer: all parameters are frozen. Throws Misuse if a training program was
   // given.
   std::shared_ptr<Program> frozen() const;

@@ -144,7 +144,7 @@ class Pass {
   // kind's resources and comments promise.
   virtual std::vector<std::pair<KindId, std::shared_ptr<ActionHandler>>> replacements() const { return {}; }
   // Returns the pass for a trainer with this optimizer; null if it is this one. What moves depends on how much state there is.
-  virtual std::shared_ptr<Pass> for_optimizer(const Optimizer&) const { return nullptr; }
+  virtual std::shared_ptr<Pass> for_optimizer(const std::shared_ptr<const Optimizer>&) const { return nullptr; }
   // Returns the memories of this rank for data that lie elsewhere; null if the pass moves no data. Called once for each trainer.
   virtual std::shared_ptr<Homes> make_homes(const HomeNeeds&) const { return nullptr; }
   // Returns whether its handlers need StepState::grad_divisor before the end of a step by hand, which could change it.

@@ -62,7 +62,8 @@ struct Costs {
   std::map<std::string, Measured> measured;  // by measured_name
 };
 
-// Returns the name under which an action is measured: its kind and the name of its target, without micro-batch and attributes.
+// Returns the name under which an action is measured: its kind, what it moves ("FETCH state head"), and the name of its target,
+// without micro-batch and other attributes.
 std::string measured_name(const Action& action, const ModelInfo& model);
 
 // Return a table with all fields, for files and scripts, and read it. Throw Misuse for a wrong field.

@@ -73,9 +73,14 @@ void for_each_stretch(const StepState& state, const Unit& unit, const std::strin
         visit(here.tensors.at(place.name).narrow(0, begin - slice.first, count), begin - wanted.first);
         continue;
       }
-      Window window(state, place, part, begin - slice.first, count);
-      visit(window.elements(), begin - wanted.first);
-      if (use == Use::change) window.write_back();
+      const auto about = [&] {
+        return fmt::format("'{}' of unit '{}', slice {}", place.name, state.model->units[unit.index].name, part);
+      };
+      with_context(about, [&] {
+        Window window(state, place, part, begin - slice.first, count);
+        visit(window.elements(), begin - wanted.first);
+        if (use == Use::change) window.write_back();
+      });
     }
   }
 }
