@@ -15,6 +15,7 @@ local trace = require "zt.run.trace"
 local reports = {}
 
 local PARTS = {"forward", "backward", "communication", "movement", "step", "other"}
+local SHOWN_IF_ANY = {movement = true, other = true}
 
 --- Returns the milliseconds of this rank's thread by part, from the events of a trace: {forward =, backward =, ..., all =}. `all`
 -- is the time from the start of the first event to the end of the last.
@@ -35,7 +36,7 @@ end
 local function print_times(engine, times)
   local words = {}
   for _, part in ipairs(PARTS) do
-    if (part ~= "other" and part ~= "movement") or times[part] > 0 then words[#words + 1] = ("%s %.2f"):format(part, times[part]) end
+    if not SHOWN_IF_ANY[part] or times[part] > 0 then words[#words + 1] = ("%s %.2f"):format(part, times[part]) end
   end
   log.info("step %d: %s; %.2f ms in all", engine.global_steps, table.concat(words, ", "), times.all)
 end
