@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
 
@@ -16,8 +17,34 @@ namespace {
 
 using nlohmann::json;
 
-// The bytes of one dataset, from memory or from a source. Of a source the last blocks that were read are kept: each is needed for
-// its checksum and for the file.
+// The last blocks that were read from sources. Each is needed twice: for its checksum and for the file.
+class SourceBlocks {
+ public:
+  // Returns checksum block `number` of a dataset's `bytes` bytes.
+  const std::byte* read(const ShardData& data, int64_t number, int64_t bytes) {
+    const auto is_it = [&](const Kept& kept) { return kept.data == &data && kept.number == number; };
+    const auto known = std::ranges::find_if(kept_, is_it);
+    if (known != kept_.end()) return static_cast<const std::byte*>(known->values.const_data_ptr());
+    Kept& next = kept_[turn_++ % kept_.size()];
+    const auto element = static_cast<int64_t>(c10::elementSize(data.source->dtype()));
+    const int64_t begin = number * io::kChecksumBlock, end = std::min(bytes, begin + io::kChecksumBlock);
+    next = {&data, number, at::empty({(end - begin) / element}, data.source->dtype())};
+    data.source->read(data.first + begin / element, next.values);
+    return static_cast<const std::byte*>(next.values.const_data_ptr());
+  }
+
+ private:
+  struct Kept {
+    const ShardData* data = nullptr;
+    int64_t number = -1;
+    at::Tensor values;
+  };
+
+  std::array<Kept, 8> kept_;
+  size_t turn_ = 0;
+};
+
+// The bytes of one dataset, from memory or from a source.
 class DatasetBytes {
  public:
   explicit DatasetBytes(const ShardData& data) : data_(&data), size_(data.bytes()) {}
@@ -30,40 +57,19 @@ class DatasetBytes {
 
   // Calls each(bytes) for the bytes [begin, end) in order, in parts that end where a checksum block ends.
   template <class Each>
-  void read(int64_t begin, int64_t end, const Each& each) {
+  void read(int64_t begin, int64_t end, SourceBlocks& blocks, const Each& each) const {
     while (begin < end) {
       const int64_t number = begin / io::kChecksumBlock, first = number * io::kChecksumBlock;
       const int64_t to = std::min(end, first + io::kChecksumBlock);
-      const std::byte* block = data_->source ? from_source(number) : memory() + first;
+      const std::byte* block = data_->source ? blocks.read(*data_, number, size_) : memory() + first;
       each(std::span(block + (begin - first), static_cast<size_t>(to - begin)));
       begin = to;
     }
   }
 
  private:
-  static constexpr size_t kKept = 8;
-
-  const std::byte* from_source(int64_t number) {
-    const auto known = std::ranges::find(kept_, number, &Kept::number);
-    if (known != kept_.end()) return static_cast<const std::byte*>(known->values.const_data_ptr());
-    Kept& next = kept_.size() < kKept ? kept_.emplace_back() : kept_[turn_++ % kKept];
-    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
-    const int64_t begin = number * io::kChecksumBlock, end = std::min(size_, begin + io::kChecksumBlock);
-    next.number = number;
-    next.values = at::empty({(end - begin) / element}, data_->source->dtype());
-    data_->source->read(data_->first + begin / element, next.values);
-    return static_cast<const std::byte*>(next.values.const_data_ptr());
-  }
-
-  struct Kept {
-    int64_t number = -1;
-    at::Tensor values;
-  };
-
   const ShardData* data_;
   int64_t size_;
-  std::vector<Kept> kept_;
-  size_t turn_ = 0;
 };
 
 // The content of the file: the image's bytes, with the tensors' bytes at their datasets' places. Also computes checksums.
@@ -87,7 +93,7 @@ class ShardBytes {
       const int64_t first = std::min(io::checksum_blocks(std::max<int64_t>(begin - piece->begin, 0)) * io::kChecksumBlock, size);
       const int64_t last = std::min(io::checksum_blocks(end - piece->begin) * io::kChecksumBlock, size);
       auto checksum = checksums_[piece->dataset].begin() + first / io::kChecksumBlock;
-      piece->bytes.read(first, last, [&](std::span<const std::byte> block) { *checksum++ = io::xxh3(block); });
+      piece->bytes.read(first, last, blocks_, [&](std::span<const std::byte> block) { *checksum++ = io::xxh3(block); });
     }
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
@@ -107,7 +113,7 @@ class ShardBytes {
       std::byte* place = scratch.data() + at - offset;
       const auto put = [&](std::span<const std::byte> bytes) { place = std::ranges::copy(bytes, place).out; };
       if (is_image) put({image + at, static_cast<size_t>(to - at)});
-      else piece->bytes.read(at - piece->begin, to - piece->begin, put);
+      else piece->bytes.read(at - piece->begin, to - piece->begin, blocks_, put);
       if (!is_image) ++piece;
       at = to;
     }
@@ -126,6 +132,7 @@ class ShardBytes {
   }
 
   ShardImage& image_;
+  SourceBlocks blocks_;
   std::vector<Piece> pieces_;
   std::vector<std::vector<uint64_t>> checksums_;  // per dataset
 };

@@ -44,7 +44,7 @@ struct ShardData {
 void copy_into(ShardImage& image, std::vector<ShardData>& data);
 
 // Writes the file, which must not exist, and computes the checksums meanwhile. data: in host memory, one per dataset. Tensors
-// from copy_into are written without another copy. Of sources, a few MiB are in memory at the same time.
+// from copy_into are written without another copy. Of sources, 8 MiB are in memory at the same time.
 ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<ShardData>& data);
 
 }  // namespace zt::ckpt

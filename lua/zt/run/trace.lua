@@ -34,7 +34,9 @@ end
 --- memories), "step", or "other" for kinds of actions that a script has made.
 function trace.part_of(event)
   if trace.is_exchange(event) then return "communication" end
-  return PART_OF[event.name:match "^%S+"] or "other"
+  local kind, waited_for = event.name:match "^(%S+)%s*(%S*)"
+  if kind == "wait" and PART_OF[waited_for] == "movement" then kind = waited_for end
+  return PART_OF[kind] or "other"
 end
 
 local function path_of(folder, start, rank)

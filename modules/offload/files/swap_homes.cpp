@@ -159,7 +159,7 @@ bool is_in_memory(const std::string& folder) {
 int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
   if (options.depth) return *options.depth;
   int64_t operations = 0;
-  for (const at::Tensor& slot : needs.slots) operations += slot.numel() / options.block + 2;
+  for (const at::Tensor& slot : needs.slots) operations += slot.numel() > 0 ? slot.numel() / options.block + 2 : 0;
   return static_cast<int>(std::clamp<int64_t>(operations, 8, 1024));
 }
 
@@ -178,11 +178,7 @@ std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNee
                                                            .depth = depth_of(options, needs),
                                                            .caching = options.direct ? io::Caching::direct : io::Caching::cached},
                                            options.checksum);
-  if (!needs.slots.empty()) {
-    const std::byte* begin = bytes_of(needs.slots.front()).data();
-    const std::span<std::byte> last = bytes_of(needs.slots.back());
-    homes->swap().pin({const_cast<std::byte*>(begin), static_cast<size_t>(last.data() + last.size() - begin)});
-  }
+  if (needs.arena.defined()) homes->swap().pin(bytes_of(needs.arena));
   for (const std::string& folder : options.folder) {
     if (options.world.rank == 0 && is_in_memory(folder))
       log(LogLevel::warn, options.world,

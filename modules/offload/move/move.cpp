@@ -96,7 +96,7 @@ class MovePass final : public Pass {
     return chunks;
   }
 
-  // Says where the data of each unit lie. What is updated first stays, as far as there is room.
+  // Says where the data of each unit lie. In the order of updates, what there is still room for stays.
   void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
     const int64_t of_state = options_.optimizer == Where::device ? 0 : state_bytes(program.precision);
     const int64_t of_params = options_.parameters == Where::device ? 0 : size_of(program.precision.params);
@@ -107,10 +107,10 @@ class MovePass final : public Pass {
     int64_t all = 0;
     for (size_t unit = 0; unit < chunks.size(); ++unit) all += chunks[unit] * (state_of(unit) + grads_of(unit) + params_of(unit));
     int64_t room = options_.memory.value_or(all - static_cast<int64_t>(options_.ratio.value_or(1) * static_cast<double>(all)));
-    bool has_room = true;
     const auto stays = [&](int64_t bytes) {
-      room -= bytes;
-      return has_room = has_room && room >= 0;
+      const bool has_room = bytes <= room;
+      if (has_room) room -= bytes;
+      return has_room;
     };
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       UnitPlan& plan = program.units[unit];
@@ -150,13 +150,16 @@ class MovePass final : public Pass {
       const bool is_whole = pool == Pool::sums || pool == Pool::units;
       const auto [action, most] = uses[i].most();
       places[i] = std::max(is_whole ? kUnits : kSlices, most);
+      if (most > kMostPlaces)
+        misuse("offload.move: {} needs {} units at the same time, and there are places for {}: give smaller buckets",
+               action_text(program.actions[static_cast<size_t>(action)]), most, kMostPlaces);
       if (!options_.staging || most == 0) continue;
       if (*options_.staging < most * longest[i])
         misuse("offload.move: staging = {} bytes, but {} needs {} of up to {} at the same time: give at least {}{}",
                *options_.staging, action_text(program.actions[static_cast<size_t>(action)]),
                is_whole ? counted(most, "unit") : counted(most, "slice"), human_bytes(longest[i]), most * longest[i],
                is_whole ? ", or smaller buckets" : ", or smaller slices");
-      places[i] = static_cast<int>(std::min<int64_t>(*options_.staging / longest[i], kMostSlots / std::ssize(kAllPools)));
+      places[i] = static_cast<int>(std::min<int64_t>(*options_.staging / longest[i], kMostPlaces));
     }
     return places;
   }

@@ -45,7 +45,8 @@ std::vector<MemoryInterval> extended(std::vector<MemoryInterval> intervals, cons
 // `slot`: the number of the pool's first place in memory.
 std::vector<Stay> plan_stays(const PoolUses& uses, int places, int slot) {
   const std::vector<int64_t> sizes(uses.items.size(), 1);
-  const auto in_use = intervals_in_memory(uses.of_action, sizes, {.bound = places});
+  const auto may_stay = [&](int item, int from, int to) { return uses.may_stay(item, from, to); };
+  const auto in_use = intervals_in_memory(uses.of_action, sizes, {may_stay, places});
   const auto taken = extended(in_use, uses, places);
   auto fetched = earliest_places(taken, sizes, uses.of_action.size(), {.bound = places});
   for (size_t k = 0; k < taken.size(); ++k) fetched[k] = std::min(std::max(fetched[k], uses.earliest), taken[k].first);
@@ -77,11 +78,13 @@ void separate(std::vector<Stay>& stays) {
   for (Stay& stay : stays) of_unit[{stay.item.data, stay.item.unit}].push_back(&stay);
   for (auto& [unit, all] : of_unit) {
     std::ranges::sort(all, {}, [](const Stay* stay) { return stay->first_use; });
-    const Stay *whole = nullptr, *slice = nullptr;  // the last ones so far
+    Stay *whole = nullptr, *slice = nullptr;  // the last ones so far
     for (Stay* stay : all) {
-      const Stay*& own = stay->item.is_whole() ? whole : slice;
-      const Stay* other = stay->item.is_whole() ? slice : whole;
-      if (other) stay->fetched = std::max(stay->fetched, other->evicted + 1);
+      Stay*& own = stay->item.is_whole() ? whole : slice;
+      if (Stay* other = stay->item.is_whole() ? slice : whole) {
+        other->evicted = std::min(other->evicted, stay->first_use - 1);
+        stay->fetched = std::max(stay->fetched, other->evicted + 1);
+      }
       if (!own || own->evicted < stay->evicted) own = stay;
     }
   }
@@ -139,10 +142,10 @@ std::vector<PoolUses> all_uses(const RankProgram& program, const ModelInfo& mode
 
 void insert_moves(RankProgram& program, const std::vector<PoolUses>& uses, const PoolSizes& places) {
   std::vector<Stay> stays;
-  int slot = 0;
   for (size_t pool = 0; pool < uses.size(); ++pool) {
-    std::ranges::move(plan_stays(uses[pool], places[pool], slot), std::back_inserter(stays));
-    slot += places[pool];
+    // Programs of all modes share the places, so each pool has the same numbers in all of them.
+    const int first_slot = static_cast<int>(pool) * kMostPlaces;
+    std::ranges::move(plan_stays(uses[pool], places[pool], first_slot), std::back_inserter(stays));
   }
   mark_sums(stays, program);
   separate(stays);

@@ -12,6 +12,7 @@ namespace zt::offload {
 
 // How many places in memory there are, by Pool.
 using PoolSizes = std::array<int, kAllPools.size()>;
+inline constexpr int kMostPlaces = kMostSlots / static_cast<int>(kAllPools.size());  // of a pool
 
 // By Pool. The STEPs of the program must be in slices.
 std::vector<PoolUses> all_uses(const RankProgram& program, const ModelInfo& model);

@@ -75,6 +75,13 @@ bool PoolUses::is_changed_in(const MemoryInterval& interval) const {
   return false;
 }
 
+bool PoolUses::may_stay(int item, int from, int to) const {
+  const Cargo& cargo = items[static_cast<size_t>(item)];
+  if (!cargo.is_whole()) return true;
+  const auto is_between = [&](int action) { return from < action && action < to; };
+  return !is_between(norm) && std::ranges::none_of(updates[static_cast<size_t>(cargo.unit)], is_between);
+}
+
 Pool Cargo::pool() const {
   static constexpr std::array kOfSlices{Pool::state, Pool::grads, Pool::params}, kOfWholes{Pool::state, Pool::sums, Pool::units};
   return (is_whole() ? kOfWholes : kOfSlices)[static_cast<size_t>(data)];
@@ -116,9 +123,13 @@ std::pair<int, int> PoolUses::most() const {
 
 PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool) {
   PoolUses uses;
+  uses.updates.resize(program.units.size());
   std::map<std::pair<int, int>, int> numbers;  // by unit and part
   std::vector<Resources> all;
   for (const Action& action : program.actions) {
+    const int index = static_cast<int>(all.size());
+    if (action.kind == Kinds::get().norm) uses.norm = index;
+    if (action.kind == Kinds::get().step) uses.updates[static_cast<size_t>(action.target)].push_back(index);
     const Resources& declared = all.emplace_back(resources_of(action, model));
     std::vector<int>& needed = uses.of_action.emplace_back();
     std::vector<int>& changed = uses.changed.emplace_back();

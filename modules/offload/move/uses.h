@@ -29,9 +29,13 @@ struct PoolUses {
   std::vector<std::vector<int>> of_action;  // the items that it needs
   std::vector<std::vector<int>> changed;    // the items that it changes
   std::vector<int> waits;                   // by action: the next one that waits until its work on parameters has ended
+  std::vector<std::vector<int>> updates;    // by unit: its STEPs; between them it is in memory in slices
+  int norm = -1;                            // NORM, before which complete gradients leave
   int earliest = 0;                         // the first action before which items may be fetched
 
   bool is_changed_in(const MemoryInterval& interval) const;
+  // Returns whether the item may stay in memory from one use to the next.
+  bool may_stay(int item, int from, int to) const;
   // Returns the action that needs most items, -1 if none needs any, and how many.
   std::pair<int, int> most() const;
   // Returns the last action until which what uses the item in this interval may be under way.

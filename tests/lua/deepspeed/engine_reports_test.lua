@@ -64,14 +64,15 @@ function TestReports:test_actions_are_counted_by_their_kind()
   end
   local events = {'{"name":"process_name","ph":"M"}'}
   for index, name in ipairs {"F 0 0", "B 0 0", "R 0 0", "REDUCE_GRAD 0 units=[1]", "wait REDUCE_GRAD 0",
-                             "COUNT axes=[\\\"dp\\\"]", "NORM", "STEP 1", "AVERAGE 1", "UNSHARD 1"} do
+                             "COUNT axes=[\\\"dp\\\"]", "NORM", "STEP 1", "AVERAGE 1", "UNSHARD 1",
+                             "FETCH 1 what=state"} do
     events[#events + 1] = event(name, index <= 3 and "compute" or "communication", 2^index, 0)
     events[#events + 1] = event(name, "communication", 7, 1)
   end
   events[#events + 1] = event("F 5 0", "communication", 2^5, 0) -- tokens on their way to experts
   lu.assertEquals(reports.times(table.concat(events, ",\n")), {
     forward = 2, backward = 4 + 8, communication = 16 + 32 + 64 + 1024 + 32, step = 128 + 256, other = 512,
-    all = 1024 + 1024 - 2,
+    movement = 2048, all = 2048 + 2048 - 2,
   })
 end
 

@@ -147,6 +147,64 @@ function TestOffload:test_a_step_that_fails_leaves_all_at_home()
   assert_same(a, b, " after an error")
 end
 
+-- One rank fails in its forward: the others wait for what it sends, and all of them end the step.
+function TestOffload:test_a_step_that_fails_on_one_rank()
+  for stage = 2, 3 do
+    local options = {stage = stage, every = "micro_batch"}
+    local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)
+    a:step(batch(1))
+    b:step(batch(1))
+    local wrong = batch(2)
+    if rank == ranks - 1 then wrong.tokens = wrong.tokens + VOCAB end
+    for _ = 1, 2 do
+      lu.assertErrorMsgContains("embedding", b.step, b, wrong)
+      lu.assertErrorMsgContains("embedding", b.evaluate, b, wrong)
+    end
+    a:step(batch(2))
+    b:step(batch(2))
+    assert_same(a, b, " after an error of one rank")
+  end
+end
+
+-- States whose names are those of tensors of units.
+function TestOffload:test_names_of_states()
+  local function optimizer()
+    return zt.optimizer{name = "own", lr = 0.1, states = {master = "like", shard = "like"}, step = function(info, p, g, state)
+      state.master:mul_(0.9):add_(g)
+      state.shard:add_(1)
+      p:sub_(state.master * info.lr)
+    end}
+  end
+  local options = {stage = 1, precision = "bf16", optimizer = optimizer()}
+  local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), {optimizer = optimizer()})
+  a:step(batch(1))
+  b:step(batch(1))
+  assert_same(a, b, " with such names")
+  lu.assertEquals(b:optimizer_state("head.norm.weight").shard[0]:item(), 1)
+end
+
+function TestOffload:test_input_gradients()
+  local function trainer(is_moved)
+    local read = nn.layer{io = {inputs = {}, outputs = {"h"}}, forward = function(_, ctx) return ctx:batch "x" end}
+    local loss = zt.loss(function(out, ctx) return (out.h - ctx:batch "y"):pow(2):mean(1):sum() end,
+                         {name = "squares", per = "sample", inputs = {"h"}})
+    local layer = nn.sequential{seed = 4, {"read", read}, {"up", nn.linear{["in"] = 8, out = 600}},
+                                {"down", nn.linear{["in"] = 600, out = 3}}, {"loss", loss}}
+    local program = zt.program(layer, {inputs_need_grad = {"x"}}):apply(zero.shard{axis = mesh.dp, stage = 2})
+    if is_moved then program = program:apply(offload.move(MOVES)) end
+    return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2}})
+  end
+  local draw = zt.generator(7 + rank)
+  local samples = {x = zt.randn({4, 8}, {generator = draw}), y = zt.randn({4, 3}, {generator = draw})}
+  local a, b = trainer(false), trainer(true)
+  for _ = 1, 2 do
+    lu.assertEquals(b:step(samples).loss, a:step(samples).loss)
+    lu.assertTrue(a:input_gradients(samples).x:equal(b:input_gradients(samples).x))
+    lu.assertTrue(a:gradient("up.weight"):equal(b:gradient("up.weight")))
+  end
+  assert_same(a, b, " beside input_gradients")
+end
+
 function TestOffload:test_overflow_that_skips()
   local options = {stage = 2, precision = "fp16"}
   local function trainer(program)
@@ -223,6 +281,22 @@ function TestOffload:test_own_actions()
     return program
   end}
   for stage = 0, 2, 2 do trainer_of(moved({stage = stage}):apply(before_norm), {}):step(batch(1)) end
+  -- What is read after the updates comes to memory as a whole.
+  local seen = 0
+  local norm = zt.action{name = "NORM_OF_MASTER", reads = {"master"}, start = function(ctx)
+    seen = ctx.unit.master:norm():item()
+  end}
+  local after_steps = zt.pass{name = "norm", phase = "overlap", actions = {norm}, apply = function(program)
+    if program.mode == "train" then program.actions[#program.actions + 1] = norm(2) end
+    return program
+  end}
+  local wanted
+  for _, move in ipairs{{parameters = "device", gradients = "device", optimizer = "device", folder = {}}, {}} do
+    local options = {stage = 3}
+    trainer_of(moved(options, move):apply(after_steps), options):step(batch(1))
+    wanted = wanted or seen
+    lu.assertEquals(seen, wanted)
+  end
 end
 
 function TestOffload:test_mistakes()

@@ -44,10 +44,10 @@ std::string about(const Action& action, const ModelInfo& model) {
   return action.micro_batch < 0 ? name : fmt::format("{}, micro-batch {}", name, action.micro_batch);
 }
 
-// Returns whether a rank whose step has failed starts the action: if other ranks wait for it, or if it decides which parameters
-// are present.
+// Returns whether a rank whose step has failed starts the action: if other ranks wait for it, or if it decides what is present.
 bool joins_after_failure(const Action& action, const ModelInfo& model) {
-  return role_of(action) == Role::residency || role_of(action) == Role::scalars || message_of(action).has_value() ||
+  const Role role = role_of(action);
+  return role == Role::residency || role == Role::movement || role == Role::scalars || message_of(action).has_value() ||
          !communicators_of(action, model).empty();
 }
 

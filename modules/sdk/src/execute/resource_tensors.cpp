@@ -15,13 +15,12 @@ const Unit& unit_of(const Resource& resource, const StepState& state) {
 }
 
 // Adds the tensors of slices that are in memory, of names for which `is_wanted`. Those in slots belong to other units, too.
-void add_slices(const Unit& unit, UnitData data, const std::string& prefix,
-                const std::function<bool(const std::string&)>& is_wanted, List& list) {
+void add_slices(const Unit& unit, UnitData data, const std::function<bool(const std::string&)>& is_wanted, List& list) {
   const std::vector<DataSlice>& slices = unit.slices_of(data);
   for (size_t part = 0; part < slices.size(); ++part) {
     const Memory memory = static_cast<int>(part) < unit.plan.home(data).stays ? Memory::own : Memory::slot;
     for (const auto& [name, tensor] : slices[part].tensors) {
-      if (is_wanted(name)) list.push_back({prefix + name, tensor, memory});
+      if (is_wanted(name)) list.push_back({name, tensor, memory});
     }
   }
 }
@@ -33,7 +32,7 @@ List param_tensors(const Resource& resource, const StepState& state) {
            unit.is_node_shared() ? Memory::node
            : is_slot             ? Memory::slot
                                  : Memory::own},
-          {"shard", unit.shard}};
+          {"shard", unit.shard, unit.is_sliced(UnitData::params) ? Memory::slot : Memory::own}};
 }
 
 List master_tensors(const Resource& resource, const StepState& state) {
@@ -41,7 +40,7 @@ List master_tensors(const Resource& resource, const StepState& state) {
   if (!unit.has_own_master || !unit.is_sliced(UnitData::state)) return {{"master", unit.master}};
   List list;
   add_slices(
-      unit, UnitData::state, "", [](const std::string& name) { return name == "master"; }, list);
+      unit, UnitData::state, [](const std::string& name) { return name == "master"; }, list);
   return list;
 }
 
@@ -57,7 +56,7 @@ List state_tensors(const Resource& resource, const StepState& state) {
   const Unit& unit = unit_of(resource, state);
   for (const auto& [name, tensor] : unit.state) list.push_back({"state." + name, tensor});
   add_slices(
-      unit, UnitData::state, "state.", [](const std::string& name) { return name != "master"; }, list);
+      unit, UnitData::state, [](const std::string& name) { return name != "master"; }, list);
   for (const UpdatedPart& part : unit.parts) {
     for (const auto& [name, tensor] : part.state)
       list.push_back({"state." + name, tensor, Memory::own, state.model->params[part.param].name});

@@ -44,8 +44,10 @@ UpdatedSlice Unit::updated_slice(int64_t part, int64_t parts) const {
   updated.grad = is_sliced(UnitData::grads) ? here(UnitData::grads).tensors.at("grad_shard") : cut(grad_shard);
   updated.shard = is_sliced(UnitData::params) ? here(UnitData::params).tensors.at("shard") : cut(shard);
   if (is_sliced(UnitData::state)) {
-    updated.state = here(UnitData::state).tensors;
-    if (const auto own = updated.state.extract("master"); !own.empty()) updated.master = own.mapped();
+    for (const auto& [name, tensor] : here(UnitData::state).tensors) {
+      if (name == "master") updated.master = tensor;
+      else updated.state[name.substr(std::string_view("state.").size())] = tensor;
+    }
   } else {
     for (const auto& [name, tensor] : state) updated.state[name] = cut(tensor);
     if (has_own_master) updated.master = cut(master);

@@ -150,8 +150,8 @@ std::vector<std::string> kind_names() {
   return kind_registry().names();
 }
 
-// Whoever changes master parameters also changes the shard, to which it rounds them. Whoever works with gradients, but for
-// backwards and NORM, works with their owned parts.
+// Master parameters may be the shard, and whoever changes them rounds them to it. Whoever works with gradients, but for backwards
+// and NORM, works with their owned parts.
 static void add_owned_parts(const Action& action, Resources& resources) {
   const Role role = role_of(action);
   const bool uses_sums = role != Role::compute && role != Role::scalars && action.kind != Kinds::get().reduce_tie;
@@ -159,7 +159,7 @@ static void add_owned_parts(const Action& action, Resources& resources) {
   for (auto* list : {&resources.reads, &resources.writes}) {
     for (size_t i = 0, n = list->size(); i < n; ++i) {
       Resource part = (*list)[i];
-      if (part.type == resource::master && list == &resources.writes) part.type = resource::shard;
+      if (part.type == resource::master) part.type = resource::shard;
       else if (part.type == resource::grad && uses_sums) part.type = resource::grad_shard;
       else continue;
       list->push_back(part);

@@ -90,10 +90,10 @@ std::shared_ptr<Program> Program::with_actions(std::vector<Action> actions) cons
   check_unsplit(build(Mode::train, coord()).split_axes, "this list of actions");
   auto next = std::make_shared<Program>(*this);
   next->training_passes_.clear();
-  next->given_ = [before = std::make_shared<const Program>(*this), actions = std::move(actions)](const Coord& coord) {
-    RankProgram program = before->build(Mode::train, coord);
-    program.actions = actions;
-    return program;
+  next->before_ = std::make_shared<const Program>(*this);
+  next->given_ = [actions = std::move(actions)](const Coord&, RankProgram before) {
+    before.actions = actions;
+    return before;
   };
   return next;
 }
@@ -103,10 +103,10 @@ std::shared_ptr<Program> Program::with_actions_by_rank(std::vector<std::vector<A
   auto next = std::make_shared<Program>(*this);
   next->training_passes_.clear();
   next->is_given_by_rank_ = true;
-  next->given_ = [before = std::make_shared<const Program>(*this), actions = std::move(actions)](const Coord& coord) {
-    RankProgram program = before->build(Mode::train, coord);
-    program.actions = actions[static_cast<size_t>(coord.rank)];
-    return program;
+  next->before_ = std::make_shared<const Program>(*this);
+  next->given_ = [actions = std::move(actions)](const Coord& coord, RankProgram before) {
+    before.actions = actions[static_cast<size_t>(coord.rank)];
+    return before;
   };
   return next;
 }
@@ -119,7 +119,7 @@ std::shared_ptr<Program> Program::with_program(RankProgram program) const {
   next->passes_ = passes_;
   next->mesh_ = mesh_;
   next->input_gradients_ = input_gradients_;
-  next->given_ = [program = std::move(program)](const Coord&) { return program; };
+  next->given_ = [program = std::move(program)](const Coord&, const RankProgram&) { return program; };
   return next;
 }
 
@@ -138,7 +138,9 @@ std::shared_ptr<Program> Program::with_programs(std::vector<RankProgram> program
   next->mesh_ = mesh_;
   next->input_gradients_ = input_gradients_;
   next->is_given_by_rank_ = true;
-  next->given_ = [programs = std::move(programs)](const Coord& coord) { return programs[static_cast<size_t>(coord.rank)]; };
+  next->given_ = [programs = std::move(programs)](const Coord& coord, const RankProgram&) {
+    return programs[static_cast<size_t>(coord.rank)];
+  };
   return next;
 }
 
@@ -149,6 +151,7 @@ std::shared_ptr<const Program> Program::for_optimizer(const std::shared_ptr<cons
       if (auto fitting = pass->for_optimizer(optimizer)) pass = std::move(fitting);
     }
   }
+  if (before_) next->before_ = before_->for_optimizer(optimizer);
   return next;
 }
 
@@ -178,7 +181,8 @@ RankProgram Program::build(Mode mode, const Coord& coord) const {
     for (const auto& pass : passes) program = pass->apply(std::move(program), *info_, coord);
     return program;
   };
-  if (mode == Mode::train && given_) return apply(given_(coord), training_passes_);
+  if (mode == Mode::train && given_)
+    return apply(given_(coord, before_ ? before_->build(Mode::train, coord) : RankProgram{}), training_passes_);
   RankProgram program = base_program(*info_, mode, micro_batches(mode));
   program.precision = precision_;
   for (Action& action : program.actions) {

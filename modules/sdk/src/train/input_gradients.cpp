@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "execute/movement/move_slices.h"
 #include "runner.h"
 #include "zt/base/error.h"
 
@@ -13,9 +14,11 @@ namespace zt {
 
 namespace {
 
-// Sums of gradients, updates and actions of unknown purpose would change what the trainer holds.
+// Sums of gradients, updates and actions of unknown purpose would change what the trainer holds. Of what moves, only parameters
+// are needed.
 bool is_left_out(const Action& action) {
   const Role role = role_of(action);
+  if (role == Role::movement && action.attr("what") != word_of(UnitData::params)) return true;
   return role == Role::other || role == Role::update || role == Role::reduce;
 }
 
@@ -107,6 +110,7 @@ std::map<std::string, at::Tensor> Runner::input_gradients(const StepBatch& batch
       if (!is_left_out(actions[i])) running.run(state_, i, i + 1);
     }
     running.drain();
+    drop_slices(state_);  // of parameters for the updates
     runs_.agree_on_failure(running.program());
     gradients = joined_gradients(micro_batches);
   });

@@ -89,7 +89,7 @@ NonfinitePlace replay(ProgramRuns& runs, const Plan& plan) {
     if (const std::string what = nonfinite_result(action, runs); !what.empty()) place = {action.micro_batch, i, what};
   }
   running.drain();
-  drop_slices(runs.state());  // which only updates change
+  drop_slices(runs.state());  // updates change them, and none has run
   runs.parts().search.end();
   return place;
 }

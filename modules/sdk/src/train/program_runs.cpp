@@ -223,6 +223,19 @@ void ProgramRuns::attempt(Executor& running, int first, const Rescue& rescue, co
   fail(running, failure, rescue);
 }
 
+// Waits for all works in flight, whether they fail or not.
+static void drain_all(Executor& running) {
+  for (bool is_done = false; !is_done;) {
+    try {
+      running.drain();
+      is_done = true;
+    } catch (const Fault&) {
+      throw;
+    } catch (const std::exception&) {  // the first failure is the one that is reported
+    }
+  }
+}
+
 // `failure`: null if only other ranks have failed.
 void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, const Rescue& rescue) {
   std::string more = rescue.advice;
@@ -247,6 +260,7 @@ void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, con
                          state_.step);
     }
   }
+  drain_all(running);
   drop_slices(state_);
   begin({}, running);  // frees batch, values and graphs
   const bool is_of_peer = !failure || state_.failure->is_of_peer;

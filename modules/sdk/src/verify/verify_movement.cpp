@@ -105,6 +105,9 @@ class MovementCheck : RankCheck {
         say(step, "{} has brought {}: take back the same", subject_.at(mine.brought), mine.is_part ? "a slice" : "all slices");
       else if (action.number("slot", 0) != mine.slot)
         say(step, "{} has brought it to slot {}: give slot={}", subject_.at(mine.brought), mine.slot, mine.slot);
+      else if (!mine.has_values && (action.attrs.contains("squares") || !action.flag("unchanged")))
+        say(step, "{} has read nothing (fresh=true), and nothing has written it since: leave fresh out",
+            subject_.at(mine.brought));
       else if (action.flag("unchanged") && mine.changed >= 0)
         say(step, "{} has changed it: leave unchanged out, or the change is lost", subject_.at(mine.changed));
       slots_.erase(mine.slot);
@@ -171,20 +174,25 @@ class MovementCheck : RankCheck {
   // Returns whether the gradient may still change: its squares are not in the norm yet.
   bool check_open(int step, int unit) {
     const Sum& sum = sums_[static_cast<size_t>(unit)];
-    if (has_norm_ || sum.squared < 0 || !is_elsewhere(UnitData::grads, unit)) return true;
-    say(step, "it changes the gradient of {}, whose squares {} has added: put it before", subject_.unit(unit),
-        subject_.at(sum.squared));
+    const int cause = std::max(sum.squared, sum.taken);
+    if (has_norm_ || cause < 0 || !is_elsewhere(UnitData::grads, unit)) return true;
+    say(step, "it changes the gradient of {}, which {} has taken: put it before", subject_.unit(unit), subject_.at(cause));
     return false;
   }
 
   // Returns whether what the action touches is in memory.
   bool check_use(int step, UnitData data, const Resource& touched, bool is_change) {
     const int unit = touched.index, slices = plan(unit).slices;
+    const bool is_step = subject_.action(step).kind == Kinds::get().step;
     const Sum& sum = sums_[static_cast<size_t>(unit)];
     const bool is_in_own_buffer = plan(unit).grads != Residence::sharded && sum.taken < 0;
     if (data == UnitData::grads && is_in_own_buffer) return true;
-    const bool is_step = subject_.action(step).kind == Kinds::get().step;
-    const bool is_part = touched.parts == slices && (is_step || slices > 1 || data == UnitData::state);
+    if (data == UnitData::grads && sum.taken >= 0 && !is_step) {
+      say(step, "it works with the gradient of {}, which {} has taken: put it before", subject_.unit(unit),
+          subject_.at(sum.taken));
+      return false;
+    }
+    const bool is_part = touched.parts == slices && (is_step || slices > 1);
     if (!is_part && (data == UnitData::state || is_step || touched.parts != 1)) {
       if (is_step)
         say(step, "{} lie elsewhere in {} slices: update the unit in slices, with parts={}", name(data, unit), slices, slices);

@@ -32,7 +32,8 @@ class Homes {
 // What a rank needs to have elsewhere.
 struct HomeNeeds {
   int64_t host = 0, files = 0;           // bytes in the tiers
-  const std::vector<at::Tensor>& slots;  // the memory that most transfers move
+  const std::vector<at::Tensor>& slots;  // the memory that most transfers move: parts of `arena`
+  at::Tensor arena = {};                 // undefined if there are none
   Communicator* world = nullptr;         // for control over all ranks of the mesh; null if there is one
   at::Device device = at::kCPU;
 };
@@ -74,7 +75,7 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
 // What FETCH and EVICT use.
 struct Elsewhere {
   HomeMap map = {};
-  std::vector<at::Tensor> slots = {};  // [bytes] uint8, on the device
+  std::vector<at::Tensor> slots = {};  // by the attribute `slot`: [bytes] uint8, on the device; empty if no action has the number
   std::shared_ptr<Homes> homes = {};   // null if nothing lies elsewhere
 };
 

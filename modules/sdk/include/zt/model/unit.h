@@ -85,7 +85,7 @@ struct UpdatedPart {
   int64_t state_bytes(at::ScalarType master) const;
 };
 
-// A slice of one kind of a unit's data, in flat tensors by the name of a field of Unit ("master", "shard") or of optimizer state.
+// A slice of one kind of a unit's data, in flat tensors by the name of a field of Unit: "master", "state.exp_avg", "shard".
 struct DataSlice {
   bool is_here = false;  // in memory; without tensors otherwise
   std::map<std::string, at::Tensor> tensors = {};

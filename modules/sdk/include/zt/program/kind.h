@@ -109,7 +109,7 @@ KindId kind_id(const std::string& name);
 std::vector<std::string> kind_names();
 
 // Return what `kind(action.kind)` says of the action; the resources also those of the attribute `buffers`, and the owned parts
-// that belong to what it declares: `shard` to master parameters that it changes, `grad_shard` to gradients that it does not
+// that belong to what it declares: `shard` to master parameters, `grad_shard` to gradients that it does not
 // compute.
 Resources resources_of(const Action& action, const ModelInfo& model);
 // Returns the buffers of passes that the attribute `buffers` names. Throws Misuse for a buffer that no action of this kind has,

@@ -78,7 +78,8 @@ class Program {
   std::vector<std::shared_ptr<Pass>> passes_;
   // Returns the given training program, to which training_passes_ are applied. If empty, the training program is built as in the
   // other modes: from the model, by passes_.
-  std::function<RankProgram(const Coord&)> given_;
+  std::function<RankProgram(const Coord&, RankProgram before)> given_;
+  std::shared_ptr<const Program> before_;  // the program whose actions are replaced; null if whole programs were given
   std::vector<std::shared_ptr<Pass>> training_passes_;  // passes applied after the program was given
   bool is_given_by_rank_ = false;
   std::shared_ptr<Mesh> mesh_;

@@ -40,8 +40,9 @@ DataSlice DataRecords::in_record(const at::Tensor& record, int part) const {
 HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std::vector<Unit>& units,
                   const std::vector<std::string>& states) {
   HomeMap map;
-  std::vector<std::string> of_state = states;
-  if (program.precision.is_mixed()) of_state.insert(of_state.begin(), "master");
+  std::vector<std::string> of_state;
+  if (program.precision.is_mixed()) of_state.emplace_back("master");
+  for (const std::string& name : states) of_state.push_back("state." + name);
   const std::array tensors{of_state, std::vector<std::string>{"grad_shard"}, std::vector<std::string>{"shard"}};
   const std::array types{program.precision.master(), program.precision.grads, program.precision.params};
   for (const UnitData data : kAllData) {

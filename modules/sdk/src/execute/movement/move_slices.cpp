@@ -58,9 +58,14 @@ Movement moved_by(const Action& action, StepState& state) {
 
 }  // namespace
 
+// After a failure nothing is read or written: what other ranks wait for is sent from the places in memory, with any numbers, and
+// homes keep the values from before.
 Work start_fetch(const Action& action, StepState& state) {
-  if (state.failure) return {};
   const Movement moved = moved_by(action, state);
+  if (state.failure) {
+    if (!moved.is_here()) moved.take();
+    return {};
+  }
   if (moved.is_here()) fault("it brings what is in memory already");
   const bool reads = moved.record.numel() > 0 && !action.flag("fresh");
   Work work = reads ? state.elsewhere.homes->read(moved.records.home.tier, moved.place(), moved.record) : Work();
@@ -68,11 +73,13 @@ Work start_fetch(const Action& action, StepState& state) {
   return work;
 }
 
-// After a failure data may be missing, or may not have arrived whole: their home keeps the values from before.
 Work start_evict(const Action& action, StepState& state) {
-  if (state.failure) return {};
   const Movement moved = moved_by(action, state);
   const bool is_summed = action.flag("summed");
+  if (state.failure) {
+    if (!is_summed) moved.drop();
+    return {};
+  }
   if (!is_summed && !moved.is_here()) fault("it takes back what is not in memory");
   if (action.attrs.contains("squares")) {
     add_piece(moved.whole(), counted_piece(moved.unit, action.norm_axes(), state), state.squares);

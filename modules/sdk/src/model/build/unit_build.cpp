@@ -53,8 +53,9 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   unit.has_own_master = precision.is_mixed();
   if (unit.plan.state_home.is_elsewhere()) {
     if (unit.has_own_master) unit.master.reset();
-    std::vector<std::string> tensors = state_names;
+    std::vector<std::string> tensors;
     if (unit.has_own_master) tensors.emplace_back("master");
+    for (const std::string& name : state_names) tensors.push_back("state." + name);
     std::vector<DataSlice>& slices = unit.slices_of(UnitData::state);
     slices.resize(static_cast<size_t>(unit.plan.slices));
     for (int part = 0; part < unit.plan.state_home.stays; ++part) {

@@ -61,7 +61,7 @@ void make_homes(const Plan& plan, StepState& state) {
   state.elsewhere.map = held.homes;
   run_together(plan.world(), [&] {
     for (const auto& pass : plan.program().passes()) {
-      auto homes = pass->make_homes({held.homes.host, held.homes.files, state.elsewhere.slots, plan.world(), device});
+      auto homes = pass->make_homes({held.homes.host, held.homes.files, state.elsewhere.slots, arena, plan.world(), device});
       if (!homes) continue;
       if (state.elsewhere.homes)
         misuse("two passes move data to other memories, and the second one is {}: apply one", pass->name());

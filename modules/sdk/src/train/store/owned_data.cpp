@@ -27,7 +27,7 @@ OwnedPlace place_of(const StepState& state, const Unit& unit, const std::string&
   if (unit.is_sliced(data)) return {{}, &state.elsewhere.map.of(data, unit.index), &unit.slices_of(data), name};
   if (data == UnitData::params) return {unit.shard};
   if (data == UnitData::grads) return {unit.grad_shard};
-  return {name == "master" ? unit.master : unit.state.at(name)};
+  return {name == "master" ? unit.master : unit.state.at(name.substr(std::string_view("state.").size()))};
 }
 
 // The bytes of some elements of a slice in its tier, with those around them that fill whole blocks.

@@ -7,8 +7,8 @@
 
 namespace zt::owned_data {
 
-// `tensor` is "master", "shard", "grad_shard", or the name of an optimizer state that is flat over the unit. Elements are counted
-// in the owned part.
+// `tensor` is "master", "shard", "grad_shard", or "state.NAME" for an optimizer state that is flat over the unit. Elements are
+// counted in the owned part.
 //
 // Copies the elements [first, first + to.numel()) to `to`, or `from` to the elements from `first` on.
 void read(const StepState& state, const Unit& unit, const std::string& tensor, int64_t first, at::Tensor to);

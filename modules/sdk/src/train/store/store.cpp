@@ -146,7 +146,9 @@ void Store::gather_parameters() const {
 std::map<std::string, int64_t> Store::bytes() const {
   std::map<std::string, int64_t> bytes{{"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
   Storages storages;
-  for (const ResourceId id : resource_ids()) {
+  std::vector<ResourceId> ids = resource_ids();
+  std::ranges::stable_partition(ids, [](ResourceId id) { return id == resource::slot; });  // of which other types have views
+  for (const ResourceId id : ids) {
     const ResourceType& type = type_of(id);
     const TensorsOf* tensors = tensors_of(id);
     if (type.memory.empty() || !tensors) continue;
@@ -178,7 +180,8 @@ void Store::visit_units(Visitor& visitor) const {
       if (type.saved_as.empty() || type.index != Index::unit) continue;
       const auto sliced = sliced_tensors(unit, id);
       for (const std::string& tensor : sliced) {
-        const std::string part = id == resource::master ? "" : tensor + "/";
+        const size_t dot = tensor.find('.');
+        const std::string part = dot == std::string::npos ? "" : tensor.substr(dot + 1) + "/";
         visitor.tensor(type.saved_as + "/" + part + info(param).name, info(param).shape, sliced_piece_of(param, tensor));
         if (id == resource::master) visitor.attributes(attributes_of(info(param), *state_.model));
       }

@@ -196,7 +196,7 @@ static bool has_state(const Store& store, int tensor) {
 // rank that owns the tensor.
 static at::Tensor joined_state(const Store& store, int param, const StateInfo& info) {
   const Unit& unit = store.unit_of(param);
-  if (unit.owners.empty()) return join(store, param, owned_data::all(store.state(), unit, info.name));
+  if (unit.owners.empty()) return join(store, param, owned_data::all(store.state(), unit, "state." + info.name));
   const UpdatedPart* part = store.updated_part(param);
   if (const int owner = owner_of(store, param); owner >= 0) {
     const at::Tensor all = part ? part->state.at(info.name).clone()
@@ -263,7 +263,7 @@ void set_optimizer_state(Store& store, int param, const std::string& state, cons
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
   const UpdatedPart* part = store.updated_part(param);
-  if (unit.owners.empty()) set_owned(store, param, state, held_values(store, param, agreed));
+  if (unit.owners.empty()) set_owned(store, param, "state." + state, held_values(store, param, agreed));
   else if (part && part->is_whole) at::Tensor(part->state.at(state)).copy_(agreed);
   else if (part) {
     const OwnedRun run = store.owned(param);
