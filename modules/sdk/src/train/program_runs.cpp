@@ -223,8 +223,8 @@ void ProgramRuns::attempt(Executor& running, int first, const Rescue& rescue, co
   fail(running, failure, rescue);
 }
 
-// Waits for all works in flight, whether they fail or not.
-static void drain_all(Executor& running) {
+// Waits for all works in flight, whether they fail or not. Then gives up the data that were brought to memory.
+static void settle(Executor& running, StepState& state) {
   for (bool is_done = false; !is_done;) {
     try {
       running.drain();
@@ -234,6 +234,7 @@ static void drain_all(Executor& running) {
     } catch (const std::exception&) {  // the first failure is the one that is reported
     }
   }
+  drop_slices(state);
 }
 
 // `failure`: null if only other ranks have failed.
@@ -260,8 +261,7 @@ void ProgramRuns::fail(Executor& running, const std::exception_ptr& failure, con
                          state_.step);
     }
   }
-  drain_all(running);
-  drop_slices(state_);
+  health_.guard([&] { settle(running, state_); });
   begin({}, running);  // frees batch, values and graphs
   const bool is_of_peer = !failure || state_.failure->is_of_peer;
   state_.failure.reset();
