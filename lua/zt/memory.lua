@@ -12,9 +12,7 @@ local function memory_text(trainer, ranks)
   if ranks ~= nil then check.argument("zt.memory_text", "the second argument", "Axis", ranks) end
   local own = trainer:memory()
   local all = ranks and ranks:gather_values(own) or {own}
-  local kinds, rows = {}, {{"kind", "predicted"}}
-  for kind in pairs(own) do kinds[#kinds + 1] = kind end
-  table.sort(kinds, function(a, b) return b == "total" and a ~= b or a ~= "total" and a < b end)
+  local kinds, rows = text.memory_kinds(own), {{"kind", "predicted"}}
   for rank = 0, #all - 1 do table.insert(rows[1], #all > 1 and ("rank %d"):format(rank) or "measured") end
   for _, kind in ipairs(kinds) do
     local row = {kind, shown(own[kind].predicted)}

@@ -7,7 +7,7 @@ local picture = require "zt.run.picture"
 local text = require "zt.text"
 
 local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buffers", "buckets", "activations",
-  "total"}
+  "total", "host", "files"} -- the last two are no part of the total
 
 -- Joins show(name, count) of every entry, in the order of the names.
 local function sorted(counts, show)

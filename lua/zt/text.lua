@@ -64,4 +64,22 @@ function text.columns(rows)
   return table.concat(lines, "\n")
 end
 
+-- Kinds of memory that are not the device's, and no part of its total.
+local ELSEWHERE = {"host", "files"}
+
+--- Returns the kinds of a memory table (trainer:memory()) in the order of tables, and which of them lie elsewhere: those in the
+--- device's memory by name, their total, and then what lies elsewhere.
+function text.memory_kinds(memory)
+  local names, elsewhere = {}, {total = false}
+  for _, name in ipairs(ELSEWHERE) do elsewhere[name] = true end
+  for name in pairs(memory) do
+    if elsewhere[name] == nil then names[#names + 1] = name end
+  end
+  table.sort(names)
+  for _, name in ipairs{"total", ELSEWHERE[1], ELSEWHERE[2]} do
+    if memory[name] then names[#names + 1] = name end
+  end
+  return names, elsewhere
+end
+
 return text

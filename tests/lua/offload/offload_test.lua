@@ -236,6 +236,7 @@ function TestOffload:test_memory()
   end
   lu.assertEquals(memory.total.predicted, sum)
   lu.assertStrContains(trainer:report(), "memory    files")
+  lu.assertStrContains(zt.memory_text(trainer), "\ntotal .*\nfiles ", true)
 end
 
 function TestOffload:test_text()

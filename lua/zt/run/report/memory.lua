@@ -1,6 +1,5 @@
 --- The memory of a run in a report: planned beside measured, by kind.
 
-local check = require "zt.check"
 local html = require "zt.run.report.html"
 local overview = require "zt.run.report.overview"
 local text = require "zt.text"
@@ -30,22 +29,12 @@ local function bar(bytes, most, class)
   return ('<span class="bar %s" style="width:%.2f%%"></span>'):format(class, percent)
 end
 
--- Returns the kinds of a rank's memory, the total last.
-local function names_of(kinds)
-  local names = {}
-  for _, name in ipairs(check.sorted_keys(kinds)) do
-    if name ~= "total" then names[#names + 1] = name end
-  end
-  if kinds.total then names[#names + 1] = "total" end
-  return names
-end
-
 local function table_of_kinds(kinds, most, color)
-  local rows = {}
-  for _, name in ipairs(names_of(kinds)) do
+  local rows, names, elsewhere = {}, text.memory_kinds(kinds)
+  for _, name in ipairs(names) do
     local line = kinds[name]
-    local bars = ('<span class="bars %s" aria-hidden="true">'):format(color) .. bar(line.predicted, most, "planned")
-      .. bar(line.measured, most, "measured") .. "</span>"
+    local bars = elsewhere[name] and "" or ('<span class="bars %s" aria-hidden="true">'):format(color)
+      .. bar(line.predicted, most, "planned") .. bar(line.measured, most, "measured") .. "</span>"
     rows[#rows + 1] = {name, shown(line.predicted), shown(line.measured), {html = bars}}
   end
   return html.table(rows, {"kind", "planned", "measured", {html = '<span class="key planned"></span> planned '
@@ -69,8 +58,10 @@ function memory.most(runs)
   for _, run in ipairs(runs) do
     local ranks = run.summary and run.summary.memory or {}
     local fullest = fullest_first(ranks)[1]
-    for _, line in pairs(fullest and ranks[fullest + 1] or {}) do
-      most = math.max(most, line.predicted or 0, line.measured or 0)
+    local kinds = fullest and ranks[fullest + 1] or {}
+    local names, elsewhere = text.memory_kinds(kinds)
+    for _, name in ipairs(names) do
+      if not elsewhere[name] then most = math.max(most, kinds[name].predicted or 0, kinds[name].measured or 0) end
     end
   end
   return most
