@@ -193,7 +193,7 @@ TEST(Move, RefusesOptionsThatDoNotFit) {
   EXPECT_CONTAINS(wrong({{"block", 100}}), "must be a multiple of 4096 bytes, got 100");
   MoveOptions options = all_in(make_files());
   options.staging = 1000;
-  EXPECT_CONTAINS(attempt(options).making, "staging = 1000 bytes, but STEP ");
+  EXPECT_CONTAINS(attempt(options).making, "staging = 1000 bytes for each kind of data, but STEP ");
   options = all_in(make_files());
   options.parameters = Where::nvme;
   EXPECT_CONTAINS(attempt(options).making, "apply zero.shard{stage = 3, node_shared = false}");

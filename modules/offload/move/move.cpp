@@ -43,6 +43,7 @@ class MovePass final : public Pass {
 
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     if (!options_.moves()) return program;
+    check_untouched(program, model);
     check_parameters(program);
     check_optimizer(model);
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
@@ -57,6 +58,15 @@ class MovePass final : public Pass {
   // Of a record: optimizer state, and master parameters that have memory of their own.
   int64_t state_bytes(const Precision& precision) const {
     return (states_ + (precision.is_mixed() ? 1 : 0)) * size_of(precision.master());
+  }
+
+  static void check_untouched(const RankProgram& program, const ModelInfo& model) {
+    for (size_t unit = 0; unit < program.units.size(); ++unit) {
+      const UnitPlan& plan = program.units[unit];
+      if (std::ranges::any_of(kAllData, [&](UnitData data) { return plan.home(data).is_elsewhere(); }))
+        misuse("offload.move: an earlier pass moves data of unit '{}' already: apply offload.move once, with all options",
+               model.units[unit].name);
+    }
   }
 
   void check_parameters(const RankProgram& program) const {
@@ -155,10 +165,11 @@ class MovePass final : public Pass {
                action_text(program.actions[static_cast<size_t>(action)]), most, kMostPlaces);
       if (!options_.staging || most == 0) continue;
       if (*options_.staging < most * longest[i])
-        misuse("offload.move: staging = {} bytes, but {} needs {} of up to {} at the same time: give at least {}{}",
-               *options_.staging, action_text(program.actions[static_cast<size_t>(action)]),
-               is_whole ? counted(most, "unit") : counted(most, "slice"), human_bytes(longest[i]), most * longest[i],
-               is_whole ? ", or smaller buckets" : ", or smaller slices");
+        misuse(
+            "offload.move: staging = {} bytes for each kind of data, but {} needs {} of up to {} at the same time: give at least {}{}",
+            *options_.staging, action_text(program.actions[static_cast<size_t>(action)]),
+            is_whole ? counted(most, "unit") : counted(most, "slice"), human_bytes(longest[i]), most * longest[i],
+            is_whole ? ", or smaller buckets (bucket_bytes of zero.shard)" : ", or smaller slices");
       places[i] = static_cast<int>(std::min<int64_t>(*options_.staging / longest[i], kMostPlaces));
     }
     return places;

@@ -302,6 +302,7 @@ end
 
 function TestOffload:test_mistakes()
   lu.assertErrorMsgContains("needs a folder", offload.move, {optimizer = "nvme"})
+  lu.assertErrorMsgContains("apply offload.move once", trainer_of, moved({stage = 1}):apply(offload.move(MOVES)), {})
   lu.assertErrorMsgContains("give one of them", offload.move, {ratio = 0.5, memory = 0})
   lu.assertErrorMsgContains("does not exist", trainer_of, moved({stage = 0}, {folder = {folder .. "/none"}}), {})
   lu.assertErrorMsgContains("shards of parameters", trainer_of, moved({stage = 1}, {parameters = "nvme"}), {})

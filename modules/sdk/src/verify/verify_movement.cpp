@@ -197,7 +197,8 @@ class MovementCheck : RankCheck {
       if (is_step)
         say(step, "{} lie elsewhere in {} slices: update the unit in slices, with parts={}", name(data, unit), slices, slices);
       else
-        say(step, "it touches {} as a whole, of which slices lie elsewhere: leave them in the device's memory", name(data, unit));
+        say(step, "it touches the {} of {} as a whole, of which slices lie elsewhere: leave them in the device's memory",
+            type_of(touched.type).name, subject_.unit(unit));
       return false;
     }
     for (int part = is_part ? touched.part : 0; part <= (is_part ? touched.part : slices - 1); ++part) {
