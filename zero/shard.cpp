@@ -140,7 +140,7 @@ class ShardPass : public Pass {
   }
 
   void cut_units(RankProgram& program, const ModelInfo& model, const Coord& coord) const {
-    const int64_t longest = (options_.sub_group_size + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+    const int64_t longest = in_whole_blocks(options_.sub_group_size);
     for (size_t unit = 0; unit < program.units.size(); ++unit) {
       const FlatLayout layout(model.units[unit].numel, coord.size(program.units[unit].shard_axes));
       program.units[unit].slices = static_cast<int>(slices_of_at_most(layout.chunk, longest));

@@ -134,7 +134,7 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   int64_t master = 0;
   ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
   auto job = std::make_unique<Job>(root, step, options.retention, contents.values);
-  // What does not lie in memory would change while a thread reads it.
+  // The next step would change data that do not lie in memory while a thread reads them.
   const bool reads_sources =
       ranks_.any(std::ranges::any_of(contents.parts, [](const TensorPart& part) { return part.source != nullptr; }));
   const SaveMode mode = reads_sources ? SaveMode::blocking : options.mode;

@@ -98,7 +98,7 @@ std::string machine() {
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
-// What the ranks of a machine are about to write to a folder, and its free space before any of them has begun.
+// The bytes that the ranks of a machine are about to write to a folder, and its free space before any of them has begun.
 struct Space {
   int64_t needed = 0, free = -1;
   int ranks = 0;

@@ -135,7 +135,6 @@ class MovePass final : public Pass {
   }
 
   Longest longest_of(const RankProgram& program, const std::vector<int64_t>& chunks) const {
-    const auto in_blocks = [](int64_t elements) { return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign; };
     const int64_t of_state = state_bytes(program.precision), of_grads = size_of(program.precision.grads),
                   of_params = size_of(program.precision.params);
     Longest longest{};
@@ -144,7 +143,7 @@ class MovePass final : public Pass {
     };
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];
-      const int64_t slice = in_blocks(slice_of(chunks[unit], 0, plan.slices).count), all = in_blocks(chunks[unit]);
+      const int64_t slice = in_whole_blocks(slice_of(chunks[unit], 0, plan.slices).count), all = in_whole_blocks(chunks[unit]);
       if (plan.state_home.is_elsewhere()) note(Pool::state, slice * of_state);
       if (plan.grads_home.is_elsewhere()) note(Pool::grads, slice * of_grads), note(Pool::sums, all * of_grads);
       if (plan.params_home.is_elsewhere()) note(Pool::params, slice * of_params), note(Pool::units, all * of_params);

@@ -11,7 +11,7 @@
 
 namespace zt::offload {
 
-// What takes places in memory of one size: slices, or all that this rank owns of a unit.
+// The users of memory, each with places of one size: for slices, or for all that this rank owns of a unit.
 enum class Pool : uint8_t { state, grads, params, sums, units };
 inline constexpr std::array kAllPools{Pool::state, Pool::grads, Pool::params, Pool::sums, Pool::units};
 

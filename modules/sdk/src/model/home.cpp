@@ -11,7 +11,7 @@ static int64_t divided_up(int64_t elements, int64_t parts) {
 }
 
 Slice slice_of(int64_t elements, int64_t part, int64_t parts) {
-  const int64_t size = divided_up(divided_up(elements, parts), kSliceAlign) * kSliceAlign;
+  const int64_t size = in_whole_blocks(divided_up(elements, parts));
   const int64_t first = std::min(elements, part * size);
   return {first, std::min(elements, first + size) - first};
 }

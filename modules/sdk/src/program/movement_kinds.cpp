@@ -53,7 +53,7 @@ std::string queue_of_tier(const Action& action) {
 int64_t moved_bytes(const Action& action, const CostBasis& basis) {
   const int64_t chunk = basis.units[static_cast<size_t>(action.target)].layout.chunk;
   const int64_t count = slice_of(chunk, action.number("part", 0), action.number("parts", 1)).count;
-  const int64_t elements = (count + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+  const int64_t elements = in_whole_blocks(count);
   const Precision& types = basis.program.precision;
   if (data_of(action) == UnitData::params) return elements * size_of(types.params);
   if (data_of(action) == UnitData::grads) return elements * size_of(types.grads);

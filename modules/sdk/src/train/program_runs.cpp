@@ -72,7 +72,7 @@ ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::sh
   }
 }
 
-// What a work that has failed was to move or to sum is lost.
+// If a work has failed, the data that it was to move or to sum are lost.
 void ProgramRuns::drain() {
   if (running_) health_.guard([this] { running_->drain(); });
   running_ = nullptr;

@@ -29,7 +29,7 @@ class Homes {
   virtual Work write(Tier tier, int64_t place, at::Tensor from) = 0;
 };
 
-// What a rank needs to have elsewhere.
+// The memory that a rank needs outside its device.
 struct HomeNeeds {
   int64_t host = 0, files = 0;           // bytes in the tiers
   const std::vector<at::Tensor>& slots;  // the memory that most transfers move: parts of `arena`
@@ -72,7 +72,7 @@ struct HomeMap {
 HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std::vector<Unit>& units,
                   const std::vector<std::string>& states);
 
-// What FETCH and EVICT use.
+// The places and the memory that FETCH and EVICT use.
 struct Elsewhere {
   HomeMap map = {};
   std::vector<at::Tensor> slots = {};  // by the attribute `slot`: [bytes] uint8, on the device; empty if no action has the number

@@ -26,6 +26,11 @@ struct Slice {
 // Slices begin at multiples of so many elements: of every type these fill whole pages, as direct I/O requires.
 inline constexpr int64_t kSliceAlign = 4096;
 
+// Returns the least multiple of kSliceAlign that holds `elements`.
+constexpr int64_t in_whole_blocks(int64_t elements) {
+  return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+}
+
 // Returns slice number `part` of `parts` equal slices of `elements`. The last slices may be shorter, and empty.
 Slice slice_of(int64_t elements, int64_t part, int64_t parts);
 // Returns the least number of slices of at most `longest` elements each. Throws Misuse unless `longest` is a positive multiple of

@@ -90,7 +90,7 @@ struct DataSlice {
   bool is_here = false;  // in memory; without tensors otherwise
   std::map<std::string, at::Tensor> tensors = {};
 };
-// What STEP updates of a slice, in flat tensors.
+// The elements of a slice that STEP updates, in flat tensors.
 struct UpdatedSlice {
   at::Tensor master, grad;
   at::Tensor shard;  // undefined if it is the same memory as `master`

@@ -15,10 +15,6 @@ namespace zt {
 
 Homes::~Homes() = default;
 
-static int64_t in_whole_blocks(int64_t elements) {
-  return (elements + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
-}
-
 int64_t DataRecords::room(int part) const {
   return in_whole_blocks(slice(part).count) * size_of(dtype);
 }

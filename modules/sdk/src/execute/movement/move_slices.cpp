@@ -17,7 +17,8 @@ void set_whole(Unit& unit, UnitData data, const at::Tensor& whole) {
   if (!unit.has_own_master) unit.master = whole;
 }
 
-// What an action of FETCH or EVICT moves: a slice, or the whole of data that are one tensor. A unit in one slice has both.
+// The data that an action of FETCH or EVICT moves: a slice, or the whole of data that are one tensor. A unit in one slice has
+// both.
 struct Movement {
   Unit& unit;
   UnitData data;

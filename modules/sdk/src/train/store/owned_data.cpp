@@ -38,7 +38,7 @@ class Window {
       : homes_(*state.elsewhere.homes), records_(*place.records) {
     const auto number = std::ranges::find(records_.tensors, place.name) - records_.tensors.begin();
     const int64_t size = size_of(records_.dtype), begin = first / kSliceAlign * kSliceAlign;
-    const int64_t end = (first + count + kSliceAlign - 1) / kSliceAlign * kSliceAlign;
+    const int64_t end = in_whole_blocks(first + count);
     place_ = records_.place(part) + number * records_.room(part) + begin * size;
     bytes_ = aligned_bytes((end - begin) * size, state.links->device());
     elements_ = bytes_.view(records_.dtype).narrow(0, first - begin, count);
