@@ -15,6 +15,7 @@ local judge = require "zt.deepspeed.values.judge"
 local keys = require "zt.deepspeed.keys"
 local new_mistakes = require("zt.deepspeed.values.mistakes").new
 local result = require "zt.deepspeed.values.result"
+local result_offload = require "zt.deepspeed.values.result_offload"
 local result_optim = require "zt.deepspeed.values.result_optim"
 
 local CONTEXT = {
@@ -74,12 +75,21 @@ end
 -- Keys without an effect if a feature is off: its name, and whether it is on.
 local function has_experts(given) return given["expert_parallel.enabled"] end
 local function has_tensors(given, context) return result.tensor_size(given, context) > 1 end
+local OPTIMIZER_IN_FILES = {"device 'nvme'", result_offload.optimizer_in_files}
+local PARAMETERS_IN_FILES = {"device 'nvme'", result_offload.parameters_in_files}
+local IN_FILES = {"device 'nvme' in offload_optimizer or offload_param", function(given)
+  return result_offload.optimizer_in_files(given) or result_offload.parameters_in_files(given)
+end}
 local NEEDS = {
   use_data_before_expert_parallelism = {"expert_parallel", has_experts},
   ["activation_checkpointing.partition_activations"] = {"tensor_parallel", has_tensors},
   ["pipeline.pipe_partitioned"] = {"tensor_parallel", has_tensors},
   ["pipeline.grad_partitioned"] = {"tensor_parallel", has_tensors},
   seq_parallel_communication_data_type = {"sequence_parallel_size", result.has_cut_tokens},
+  ["zero_optimization.offload_optimizer.nvme_path"] = OPTIMIZER_IN_FILES,
+  ["zero_optimization.offload_param.nvme_path"] = PARAMETERS_IN_FILES,
+  ["zero_optimization.offload_param.max_in_cpu"] = PARAMETERS_IN_FILES,
+  ["aio.block_size"] = IN_FILES, ["aio.queue_depth"] = IN_FILES,
 }
 
 -- Copies given values into the result where a row has `to`. Leaves out keys that have no effect at `stage` or without a feature,
@@ -114,6 +124,8 @@ end
 --   zero = {stage, reduce_every = "step" | "micro_batch", bucket_bytes?, gather_bucket_bytes?, grad_dtype?, reduce_dtype?,
 --           overlap?, sub_group_size?, replicate?,  replicate: copies of the shards; ranks / replicate ranks share one copy
 --           prefetch_elements?, persist_below?, persist_total?, max_live?, max_reuse_distance?}    stage 3 only; in elements
+--   offload? = {optimizer?, gradients?, parameters?, folder?, ratio? or memory?, block?, depth?}  options of offload.move; the
+--                                                  first three are "host" or "nvme"; absent: the device's memory
 --   optimizer? = {name, options}                   for zt.optim[name](options); the names are those of zt.optim
 --   schedule? = {name, options, rate}              DeepSpeed's names; rate(updates) is the learning rate after that many updates
 --   clip?                                          largest gradient norm; absent: no clipping
@@ -154,6 +166,7 @@ function ds.read(source, context)
   out.context = result.context(given)
   local typed = {"zero_optimization", "fp16", "bf16", "data_types", "tensor_parallel"}
   out.zero = mistakes:try_with(typed, result.zero, given, context, out)
+  out.offload = mistakes:try_with({"aio", unpack(typed)}, result_offload.offload, given, config, out)
   out.optimizer = mistakes:try_with({"optimizer.type", "optimizer"}, result_optim.optimizer, given, config, mistakes)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
                                    context, context.own_optimizer or out.optimizer, mistakes)

@@ -23,6 +23,23 @@ local function nested(path, value)
   return config
 end
 
+-- Adds what a key of offloading requires: files, their folders, and stage 3.
+local function complete_offload(entry, config)
+  local zero = config.zero_optimization
+  local needs_files = entry.key == "max_in_cpu" or entry.key == "nvme_path"
+  for _, name in ipairs(type(zero) == "table" and {"offload_optimizer", "offload_param"} or {}) do
+    local block = zero[name]
+    if type(block) == "table" then
+      if needs_files then block.device = "nvme" end
+      if entry.key ~= "nvme_path" and block.device == "nvme" then block.nvme_path = "folder" end
+    end
+  end
+  if entry.main:find "^zero_optimization%.offload_param%." or entry.key == "cpu_offload_param" then zero.stage = 3 end
+  if entry.main:find "^aio%." then
+    config.zero_optimization = {offload_optimizer = {device = "nvme", nvme_path = "folder"}}
+  end
+end
+
 -- Adds the other keys that the key of `entry` requires.
 local OF_OPTIMIZER = {
   momentum = "SGD", dampening = "SGD", nesterov = "SGD", foreach = "SGD", fused = "SGD", max_coeff = "Lamb", min_coeff = "Lamb",
@@ -59,6 +76,7 @@ local function complete(entry, config)
   if name == "seq_parallel_communication_data_type" then config.sequence_parallel_size = 2 end
   if name == "allgather_size" then config.zero_optimization = true end
   if name == "allgather_bucket_size" then config.zero_optimization.stage = 1 end
+  complete_offload(entry, config)
   local zero = config.zero_optimization
   if type(zero) == "table" and entry.row.needs_stage then zero.stage = entry.row.needs_stage end
   return config
@@ -68,7 +86,7 @@ end
 function ds_values.candidates(entry)
   local row, out = entry.row, {}
   local by_type = {
-    boolean = {true, false}, integer = {1, 2, 4, 8, 16}, number = {0.25, 0.5, 2, -0.5}, list = {{0.75, 0.875}, {"x"}},
+    boolean = {true, false}, integer = {1, 2, 4, 8, 16, 4096}, number = {0.25, 0.5, 2, -0.5}, list = {{0.75, 0.875}, {"x"}},
     table = {{x = 1}},
     any = {true, {x = 1}}, string = {"x", "fp32", "bf16", "SGD", "Lion", "WarmupLR", "LRRangeTest"},
   }

@@ -26,11 +26,14 @@ local function trained(stage, steps)
   return trainer
 end
 
-local function assert_same(a, b)
+-- Compares parameters, master parameters and optimizer states to the bit.
+local function assert_same(a, b, why)
+  why = why or ""
   for _, name in ipairs(a:parameters()) do
-    lu.assertTrue(a:master(name):equal(b:master(name)), name)
+    lu.assertTrue(a:parameter(name):equal(b:parameter(name)), name .. why)
+    lu.assertTrue(a:master(name):equal(b:master(name)), "master " .. name .. why)
     local left, right = a:optimizer_state(name), b:optimizer_state(name)
-    for _, state in ipairs {"exp_avg", "exp_avg_sq"} do lu.assertTrue(left[state]:equal(right[state]), name) end
+    for state, values in pairs(left) do lu.assertTrue(values:equal(right[state]), name .. " " .. state .. why) end
   end
 end
 

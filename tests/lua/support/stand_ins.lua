@@ -1,6 +1,7 @@
 -- Builds engines on stand-ins for mesh, program, passes and trainer. The stand-ins record their arguments.
 local zt = require "zt"
 local comm = require "zt.comm"
+local offload = require "zt.offload"
 local zero = require "zt.zero"
 
 local stand_ins = {}
@@ -48,11 +49,13 @@ function stand_ins.build(config, options)
   end}
   local function mesh(value)
     given.mesh = value
-    return {dp = "dp", replica = "replica"}
+    return {dp = "dp", replica = "replica", world = function() return {gather_values = function(_, ...) return {...} end} end}
   end
   local undo = stand_ins.replace{
     {comm, "mesh", mesh}, {zero, "shard", function(value) given.shard = value return "shard" end},
     {zt, "program", function(_, value) given.program = value return program end},
+    {offload, "move", function(value) given.offload = value return "move" end},
+    {zt, "mkdir_p", function(folder) given.made = folder end},
     {zt, "recompute", function(value) given.recompute = value return "recompute" end},
     {zt, "trainer", function(_, value)
       given.trainer = value

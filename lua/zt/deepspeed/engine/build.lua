@@ -88,12 +88,13 @@ local CONVERTED = {
   persist_below = true, persist_total = true, prefetch_elements = true, grad_dtype = true, reduce_dtype = true,
 }
 
-local function shard_options(model, zero, axis, copies)
-  local out = {}
+local function shard_options(model, config, axis, copies)
+  local out, zero = {}, config.zero
   for name, value in pairs(zero) do
     if not CONVERTED[name] then out[name] = value end
   end
   out.axis, out.replicate = axis, copies
+  if config.offload and config.offload.parameters == "nvme" then out.node_shared = false end -- each rank's shard is moved
   local sizes = units.sizes(model)
   if zero.persist_below or zero.persist_total then
     out.persist_below = units.persist_below(sizes, zero.persist_below or PERSIST_BELOW, zero.persist_total)
@@ -117,6 +118,23 @@ local function partition_of(options, config)
   return options.pipeline.partition or configured ~= "best" and configured or "parameters"
 end
 
+-- Makes folders, on every rank because machines have disks of their own. An error of a rank is raised on all. Collective.
+local function make_folders(folders, ranks)
+  local outcome = {}
+  for _, folder in ipairs(folders) do
+    local is_done, why = pcall(core.mkdir_p, folder)
+    if not is_done then outcome.error = outcome.error or tostring(why) end
+  end
+  for _, each in ipairs(ranks:gather_values(outcome)) do
+    if each.error then error(each.error, 0) end
+  end
+end
+
+local function offload_pass(offload, mesh)
+  if offload.folder and not core.world.dry then make_folders(offload.folder, mesh:world()) end
+  return require("zt.offload").move(offload)
+end
+
 local function make_program(options, model, config, mesh, axis, copies)
   local pipeline = options.pipeline
   local program = core.program(model, {micro_batches = config.batch.accumulation, precision = precision(config)})
@@ -125,7 +143,8 @@ local function make_program(options, model, config, mesh, axis, copies)
       axis = mesh.pp, schedule = pipeline.schedule, partition = partition_of(options, config), chunks = pipeline.chunks,
     })
   end
-  program = program:apply(require("zt.zero").shard(shard_options(model, config.zero, axis, copies)))
+  program = program:apply(require("zt.zero").shard(shard_options(model, config, axis, copies)))
+  if config.offload then program = program:apply(offload_pass(config.offload, mesh)) end
   if not config.recompute then return program end
   return program:apply(core.recompute{every = 1}) -- each layer keeps one tensor, its input: longer segments would save little
 end

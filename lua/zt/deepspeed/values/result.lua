@@ -1,11 +1,12 @@
 --- Makes the fields of the result of ds.read from `given`, the values of mapped keys by path. The fields `optimizer` and
--- `schedule` are in result_optim.lua.
+-- `schedule` are in result_optim.lua, `offload` is in result_offload.lua.
 
 local fail = require "zt.fail"
 
 local result = {}
 
-local BYTES = {fp32 = 4, fp16 = 2, bf16 = 2}
+--- Bytes of an element, by type.
+result.BYTES = {fp32 = 4, fp16 = 2, bf16 = 2}
 
 --- Returns {global, micro, accumulation}, with global = micro x accumulation x ranks. DeepSpeed's rule: any two determine the
 -- third. If only global or only micro is given, accumulation is 1. Fails if both are missing.
@@ -122,9 +123,9 @@ function result.zero(given, context, out)
   local of_cut_tokens = result.has_cut_tokens(given, context) and given.seq_parallel_communication_data_type
   zero.reduce_dtype = of_cut_tokens or out.communication_data_type
   local bucket = given["zero_optimization.reduce_bucket_size"]
-  zero.bucket_bytes = bucket and bucket * BYTES[zero.reduce_dtype or zero.grad_dtype or "fp32"]
+  zero.bucket_bytes = bucket and bucket * result.BYTES[zero.reduce_dtype or zero.grad_dtype or "fp32"]
   local gather = given["zero_optimization.allgather_bucket_size"] or given.allgather_size
-  zero.gather_bucket_bytes = gather and gather * BYTES[out.precision.name]
+  zero.gather_bucket_bytes = gather and gather * result.BYTES[out.precision.name]
   local shard = given["zero_optimization.mics_shard_size"]
   if shard and shard ~= -1 then
     if shard < 1 or context.world % shard ~= 0 then

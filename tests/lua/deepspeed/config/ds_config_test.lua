@@ -210,9 +210,8 @@ end
 
 function TestFates:test_not_built_yet()
   for more, expected in pairs {
-    ['zero_optimization: {offload_optimizer: {device: "cpu"}}'] =
-      "zero_optimization.offload_optimizer.device = 'cpu' is not built yet: optimizer states in host memory or on NVMe",
-    ["aio: {block_size: 4096}"] = "aio.block_size = 4096 is not built yet",
+    ["activation_checkpointing: {cpu_checkpointing: true}"] =
+      "activation_checkpointing.cpu_checkpointing = true is not built yet: kept inputs in host memory",
     ["checkpoint: {writer: {}}"] = "checkpoint.writer is not built yet",
     ['optimizer: {type: "OneBitAdam"}'] = "optimizer.type = 'OneBitAdam' is not built yet: give Adafactor, Adagrad, Adam",
     ['scheduler: {type: "StepLR", params: null}'] = "scheduler.type = 'StepLR' is not built yet: give one of DeepSpeed's own",
@@ -232,7 +231,7 @@ function TestFates:test_what_is_off_is_accepted()
     pipeline: {stages: "auto", seed_layers: false}, tensor_parallel: {autotp_size: 1, preset_model: "llama"}, nebula: null]]
   lu.assertEquals(config.precision, {name = "fp32", on_nonfinite = "skip", cast_inputs = false})
   lu.assertEquals({reason_of(config, "flops_profiler.top_modules")}, {"off", "mapped"})
-  lu.assertEquals({reason_of(config, "zero_optimization.offload_optimizer.pin_memory")}, {"off", "not_yet"})
+  lu.assertEquals({reason_of(config, "zero_optimization.offload_optimizer.pin_memory")}, {"off", "always"})
   lu.assertErrorMsgContains("flops_profiler.top_modules must be an integer, got 'x'", with, 'flops_profiler: {top_modules: "x"}')
 end
 
