@@ -134,17 +134,19 @@ bool Saver::save(const std::string& root, int64_t step, const Objects& objects, 
   int64_t master = 0;
   ranks_.on_rank_zero([&] { master = predict_master_bytes(layout_, contents.values); });
   auto job = std::make_unique<Job>(root, step, options.retention, contents.values);
-  // The next step would change data that do not lie in memory while a thread reads them.
-  const bool reads_sources =
-      ranks_.any(std::ranges::any_of(contents.parts, [](const TensorPart& part) { return part.source != nullptr; }));
-  const SaveMode mode = reads_sources ? SaveMode::blocking : options.mode;
-  ranks_.together([&] { take_snapshot(*job, contents, mode); });
+  ranks_.together([&] { take_snapshot(*job, contents, options.mode); });
   job->partial = open_folder(root, step, master);
   job_ = std::move(job);
   job_->may_run.set_value();
-  if (mode == SaveMode::blocking) wait();
+  if (options.mode == SaveMode::blocking) wait();
   return true;
 }
+
+// At its end, also after an error, nothing of what was saved is kept from being changed any more.
+struct Saver::ReleasedData {
+  std::vector<ShardData>& data;
+  ~ReleasedData() { data.clear(); }
+};
 
 // Fills job.data, which stay unchanged until the job is done, and job.result. For an asynchronous save, starts the thread, which
 // waits for may_run.
@@ -163,6 +165,7 @@ void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) con
   const auto policy = mode == SaveMode::async ? std::launch::async : std::launch::deferred;
   job.result = std::async(policy, [this, &job, may_run = job.may_run.get_future()]() mutable {
     may_run.get();
+    const ReleasedData released{job.data};
     write(job);
   });
 }

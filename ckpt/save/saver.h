@@ -16,7 +16,7 @@ namespace zt::ckpt {
 
 enum class SaveMode : uint8_t {
   blocking,  // save() returns after the commit; tensors in host memory are not copied
-  async,     // save() returns after copying the tensors; a thread writes them
+  async,     // save() returns after copying what is in memory; a thread writes it, and reads what lies elsewhere
 };
 // Selects the behaviour of save() while the previous save is still being written.
 enum class WhenBusy : uint8_t {
@@ -50,6 +50,7 @@ class Saver {
 
  private:
   struct Job;
+  struct ReleasedData;
 
   void update_layout(const Contents& contents, std::string structure);
   std::string open_folder(const std::string& root, int64_t step, int64_t master) const;

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "zt/io/block_io.h"
 #include "zt/io/hash.h"
@@ -50,10 +51,11 @@ class DatasetBytes {
   explicit DatasetBytes(const ShardData& data) : data_(&data), size_(data.bytes()) {}
 
   int64_t size() const { return size_; }
-  // Returns all bytes; null if they come from a source.
+  // Returns the bytes that are in memory, from the first on; null if there are none.
   const std::byte* memory() const {
-    return static_cast<const std::byte*>(data_->source ? nullptr : data_->tensor.const_data_ptr());
+    return static_cast<const std::byte*>(data_->tensor.defined() ? data_->tensor.const_data_ptr() : nullptr);
   }
+  bool is_in_memory() const { return !data_->source; }
 
   // Calls each(bytes) for the bytes [begin, end) in order, in parts that end where a checksum block ends.
   template <class Each>
@@ -61,10 +63,18 @@ class DatasetBytes {
     while (begin < end) {
       const int64_t number = begin / io::kChecksumBlock, first = number * io::kChecksumBlock;
       const int64_t to = std::min(end, first + io::kChecksumBlock);
-      const std::byte* block = data_->source ? blocks.read(*data_, number, size_) : memory() + first;
+      const bool is_here = to <= data_->bytes_in_memory();
+      const std::byte* block = is_here ? memory() + first : blocks.read(*data_, number, size_);
       each(std::span(block + (begin - first), static_cast<size_t>(to - begin)));
       begin = to;
     }
+  }
+  // States that the bytes [begin, end) are not read any more.
+  void release(int64_t begin, int64_t end) const {
+    begin = std::max(begin, data_->bytes_in_memory());
+    if (!data_->source || begin >= end) return;
+    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
+    data_->source->release(data_->first + begin / element, (end - begin) / element);
   }
 
  private:
@@ -82,9 +92,6 @@ class ShardBytes {
     }
     std::ranges::sort(pieces_, {}, &Piece::begin);
   }
-
-  // Returns the first byte of data. HDF5's own bytes lie before it and contain checksums of the data.
-  int64_t begin_of_data() const { return pieces_.empty() ? image_.bytes() : pieces_.front().begin; }
 
   // Computes the checksums of the blocks of data that begin in [begin, end) of the file.
   void hash(int64_t begin, int64_t end) {
@@ -104,7 +111,8 @@ class ShardBytes {
     const int64_t end = offset + static_cast<int64_t>(scratch.size());
     auto piece = first_ending_after(offset);
     const auto last = std::ranges::lower_bound(pieces_, end, {}, &Piece::begin);
-    if (std::all_of(piece, last, [&](const Piece& each) { return each.bytes.memory() == image + each.begin; }))
+    if (std::all_of(piece, last,
+                    [&](const Piece& each) { return each.bytes.is_in_memory() && each.bytes.memory() == image + each.begin; }))
       return {image + offset, scratch.size()};
     // Bytes between datasets come from the image. Reading them commits no memory: untouched pages read as zeros.
     for (int64_t at = offset; at < end;) {
@@ -112,8 +120,12 @@ class ShardBytes {
       const int64_t to = is_image ? std::min(end, piece == pieces_.end() ? end : piece->begin) : std::min(end, piece->end());
       std::byte* place = scratch.data() + at - offset;
       const auto put = [&](std::span<const std::byte> bytes) { place = std::ranges::copy(bytes, place).out; };
-      if (is_image) put({image + at, static_cast<size_t>(to - at)});
-      else piece->bytes.read(at - piece->begin, to - piece->begin, blocks_, put);
+      if (is_image) {
+        put({image + at, static_cast<size_t>(to - at)});
+      } else {
+        piece->bytes.read(at - piece->begin, to - piece->begin, blocks_, put);
+        piece->bytes.release(at - piece->begin, to - piece->begin);
+      }
       if (!is_image) ++piece;
       at = to;
     }
@@ -137,6 +149,16 @@ class ShardBytes {
   std::vector<std::vector<uint64_t>> checksums_;  // per dataset
 };
 
+// Returns where the blocks of the file begin that are written first: those before have HDF5's own bytes, which contain checksums
+// of the data, and the begin of the data.
+int64_t first_written(const ShardImage& image, const std::vector<ShardData>& data) {
+  int64_t begin = image.bytes();
+  for (size_t i = 0; i < data.size(); ++i) {
+    if (data[i].bytes() > 0) begin = std::min(begin, image.offset(i));
+  }
+  return (begin + io::kBlock - 1) / io::kBlock * io::kBlock;
+}
+
 }  // namespace
 
 std::string ShardRecord::packed() const {
@@ -155,11 +177,24 @@ int64_t ShardData::bytes() const {
 }
 
 void copy_into(ShardImage& image, std::vector<ShardData>& data) {
+  const int64_t start = first_written(image, data);
+  const auto place_of = [&](size_t dataset, int64_t elements, at::ScalarType dtype) {
+    return at::from_blob(image.data() + image.offset(dataset), {elements}, at::TensorOptions().dtype(dtype));
+  };
   for (size_t i = 0; i < data.size(); ++i) {
-    at::Tensor& tensor = data[i].tensor;
-    if (data[i].source) continue;
-    const at::Tensor place = at::from_blob(image.data() + image.offset(i), tensor.sizes(), tensor.options().device(at::kCPU));
-    tensor = place.copy_(tensor);
+    ShardData& each = data[i];
+    if (!each.source) {
+      each.tensor = place_of(i, each.tensor.numel(), each.tensor.scalar_type()).copy_(each.tensor);
+      continue;
+    }
+    each.source = each.source->keep(std::exchange(each.first, 0), each.count);
+    const auto element = static_cast<int64_t>(c10::elementSize(each.source->dtype()));
+    const int64_t last = io::checksum_blocks(std::max<int64_t>(start - image.offset(i), 0)) * io::kChecksumBlock;
+    const int64_t early = std::min(each.count, last / element);
+    if (early == 0) continue;
+    each.tensor = place_of(i, early, each.source->dtype());
+    each.source->read(0, each.tensor);
+    each.source->release(0, early);
   }
 }
 
@@ -177,7 +212,7 @@ ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardIma
   for (size_t i = 0; i < data.size(); ++i) record.offsets.push_back(image.offset(i));
   ShardBytes contents(image, data);
   // The blocks with HDF5's own bytes are written last: by then the checksums are known, computed while the data were written.
-  const int64_t start = (contents.begin_of_data() + io::kBlock - 1) / io::kBlock * io::kBlock;
+  const int64_t start = first_written(image, data);
   bool is_sealed = false;
   const auto seal = [&] {
     contents.hash(0, start);

@@ -30,17 +30,20 @@ struct ShardRecord {
 // Adds a written shard to the index. writes: one per dataset.
 void add_shard(MasterIndex& index, const std::string& file, ShardRecord record, const std::vector<Write>& writes);
 
-// The elements of a dataset: a flat tensor, or elements [first, first + count) of a source.
+// The elements of a dataset: a flat tensor, or elements [first, first + count) of a source, of which the tensor may have the
+// first ones.
 struct ShardData {
   at::Tensor tensor = {};
   std::shared_ptr<PieceSource> source = {};
   int64_t first = 0, count = 0;
 
   int64_t bytes() const;
+  // Returns how many bytes of the dataset lie in `tensor`.
+  int64_t bytes_in_memory() const { return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0; }
 };
 
-// Copies the tensors (one per dataset, on any device) into the image, and makes `data` refer to the image's memory. Leaves
-// sources as they are.
+// Copies the tensors (one per dataset, on any device) into the image, and makes `data` refer to the image's memory. Keeps sources
+// as they are now (PieceSource::keep), and copies of them what is written last. Write_shard releases the rest as it is written.
 void copy_into(ShardImage& image, std::vector<ShardData>& data);
 
 // Writes the file, which must not exist, and computes the checksums meanwhile. data: in host memory, one per dataset. Tensors

@@ -55,10 +55,29 @@ class TensorSource : public PieceSource {
   at::ScalarType dtype() const override { return tensor_.scalar_type(); }
   void read(int64_t first, at::Tensor to) const override { to.copy_(tensor_.narrow(0, first, to.numel())); }
   void write(int64_t first, const at::Tensor& from) override { tensor_.narrow(0, first, from.numel()).copy_(from); }
+  std::shared_ptr<PieceSource> keep(int64_t first, int64_t count) const override;
+
+ protected:
+  const at::Tensor tensor_;
+};
+
+// Elements that change once they are released.
+class KeptSource : public TensorSource {
+ public:
+  using TensorSource::TensorSource;
+  void release(int64_t first, int64_t count) override {
+    tensor_.narrow(0, first, count).fill_(77);
+    released_ += count;
+  }
+  int64_t released() const { return released_; }
 
  private:
-  at::Tensor tensor_;
+  int64_t released_ = 0;
 };
+
+std::shared_ptr<PieceSource> TensorSource::keep(int64_t first, int64_t count) const {
+  return std::make_shared<KeptSource>(tensor_.narrow(0, first, count).clone());
+}
 
 TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
   for (const Case& each : kCases) {
@@ -75,11 +94,18 @@ TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
     copy_into(snapshot, data);
     const ShardRecord copied = write_shard(files, "in_place", snapshot, data);
     const ShardRecord read = write_shard(files, "from_sources", streamed, sources);
+    ShardImage reused(datasets_of(each));
+    copy_into(reused, sources);
+    const ShardRecord kept = write_shard(files, "from_kept", reused, sources);
     const io::Bytes file = io::read_whole(files, "elsewhere");
     EXPECT_EQ(file, read_whole(files, "in_place"));
     EXPECT_EQ(file, read_whole(files, "from_sources"));
+    EXPECT_EQ(file, read_whole(files, "from_kept"));
+    for (size_t i = 0; i < tensors.size(); ++i)
+      EXPECT_EQ(static_cast<const KeptSource&>(*sources[i].source).released(), tensors[i].numel());
     EXPECT_EQ(record.packed(), copied.packed());
     EXPECT_EQ(record.packed(), read.packed());
+    EXPECT_EQ(record.packed(), kept.packed());
     ASSERT_EQ(record.bytes, static_cast<int64_t>(file.size()));
 
     for (size_t i = 0; i < tensors.size(); ++i) {

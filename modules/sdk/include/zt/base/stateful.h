@@ -21,6 +21,11 @@ class PieceSource {
   // Copies elements [first, first + to.numel()) of the piece to `to`, or `from` to its elements from `first` on.
   virtual void read(int64_t first, at::Tensor to) const = 0;
   virtual void write(int64_t first, const at::Tensor& from) = 0;
+  // Returns elements [first, first + count) as they are now, for another thread that reads them while their owner goes on: it
+  // waits before it changes one that was not released. The source may outlive its owner.
+  virtual std::shared_ptr<PieceSource> keep(int64_t first, int64_t count) const = 0;
+  // Of a source that `keep` has returned: these elements are not read any more.
+  virtual void release(int64_t /*first*/, int64_t /*count*/) {}
 };
 
 // The part of a tensor that one rank saves. The boxes, each row-major, are concatenated to one sequence of elements. This rank

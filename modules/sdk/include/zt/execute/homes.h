@@ -16,6 +16,19 @@ namespace zt {
 
 inline constexpr int64_t kHomeAlign = 4096;  // bytes, of places in a tier and of memory that is moved there
 
+// Bytes of a tier as they were when Homes::keep was called, for a thread that reads them while the rank goes on. A write of the
+// rank to one of them waits until it is released. The end of the object releases all.
+// Threads: one at a time, any.
+class KeptBytes {
+ public:
+  virtual ~KeptBytes();
+  // Copies the bytes from `place` on to `to` ([n], uint8, host memory). All are multiples of kHomeAlign. Throws Fault if they
+  // cannot be read.
+  virtual void read(int64_t place, at::Tensor to) = 0;
+  // The bytes [place, place + bytes), any number of them, are not needed any more.
+  virtual void release(int64_t place, int64_t bytes) = 0;
+};
+
 // The memories of a rank besides its device's. A place is a number of bytes from the start of what the rank has in the tier.
 // Places, sizes and addresses are multiples of kHomeAlign. What was not written yet reads as zeros.
 // Threads: the rank's thread only.
@@ -27,6 +40,12 @@ class Homes {
   // transfer has failed; the place then has the old bytes, the new ones, or some of both.
   virtual Work read(Tier tier, int64_t place, at::Tensor to) = 0;
   virtual Work write(Tier tier, int64_t place, at::Tensor from) = 0;
+  // Keeps the bytes [place, place + bytes), any number of them. No transfer may be under way there.
+  virtual std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) = 0;
+  // Takes `bytes` (a multiple of kHomeAlign) of the tier besides those of HomeNeeds, and returns their place. Throws Fault if
+  // there is no room. `give_back` gives the same bytes back; no transfer may be under way there.
+  virtual int64_t take(Tier tier, int64_t bytes) = 0;
+  virtual void give_back(Tier tier, int64_t place, int64_t bytes) = 0;
 };
 
 // The memory that a rank needs outside its device.

@@ -52,6 +52,9 @@ class OwnedSource final : public PieceSource {
     owned_data::read(state_, unit_, tensor_, place_ + first, std::move(to));
   }
   void write(int64_t first, const at::Tensor& from) override { owned_data::write(state_, unit_, tensor_, place_ + first, from); }
+  std::shared_ptr<PieceSource> keep(int64_t first, int64_t count) const override {
+    return owned_data::keep(state_, unit_, tensor_, {place_ + first, count});
+  }
 
  private:
   const StepState& state_;
