@@ -9,7 +9,7 @@
 
 #include "execute/mesh_links.h"
 #include "plan/rank_plan.h"
-#include "plan/rehearsal.h"
+#include "plan/rehearsal/rehearsal.h"
 #include "zt/base/value.h"
 #include "zt/execute/executor.h"
 #include "zt/process/world.h"

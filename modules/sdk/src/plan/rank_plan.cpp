@@ -30,7 +30,7 @@ static void place_slices(const ModelInfo& model, std::span<const RankProgram* co
       if (action.kind != Kinds::get().fetch && action.kind != Kinds::get().evict) continue;
       const auto place = static_cast<size_t>(action.number("slot", 0));
       if (held.places.size() <= place) held.places.resize(place + 1);
-      const DataRecords& records = held.homes.of(parse_word<UnitData>(action.attr("what"), "unknown data"), action.target);
+      const DataRecords& records = held.homes.of(action.unit_data(), action.target);
       const bool is_whole = records.slices != action.number("parts", 1);
       held.places[place] =
           std::max(held.places[place], is_whole ? records.total() : records.bytes(static_cast<int>(action.number("part", 0))));

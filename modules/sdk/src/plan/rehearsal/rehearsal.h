@@ -16,6 +16,7 @@ struct RehearsedAction {
   double flops = 0;
   int64_t sent = 0;                                  // bytes that its layer sends to other ranks, or that a message has
   std::map<std::string, SentBytes> sent_along = {};  // those of its layer, by axis
+  int64_t moved = 0;                                 // bytes that FETCH_VALUE or EVICT_VALUE moves
   int64_t made = 0;                                  // bytes of all tensors that it made
   int64_t peak = 0;                                  // most bytes held during the action
   int64_t held = 0;                                  // bytes held after it

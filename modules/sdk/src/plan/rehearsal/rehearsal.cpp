@@ -12,7 +12,8 @@
 #include "execute/step/layer_runs.h"
 #include "execute/step_handlers.h"
 #include "model/build/unit_build.h"
-#include "plan/meta_watch.h"
+#include "plan/rehearsal/meta_watch.h"
+#include "plan/rehearsal/micro_batches_alike.h"
 #include "zt/base/error.h"
 #include "zt/gemm/flop_watch.h"
 
@@ -113,7 +114,11 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& progr
   return units;
 }
 
-// Runs the layers' actions, moves values by `moved`, and does nothing else.
+bool moves_values(const Action& action) {
+  return action.kind == Kinds::get().fetch_value || action.kind == Kinds::get().evict_value;
+}
+
+// Runs the layers' actions and those that move data of the step, moves values between ranks by `moved`, and does nothing else.
 Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::shared_ptr<LayerRuns>& layers,
                                       const std::shared_ptr<Moved>& moved) {
   Executor::Handlers handlers = step_handlers(layers, nullptr);
@@ -125,7 +130,8 @@ Executor::Handlers rehearsed_handlers(const RankProgram& program, const std::sha
     const Role role = role_of(action);
     if (role == Role::transfer) handlers[action.kind] = moved;
     else if (action.kind == Kinds::get().reduce_tie) handlers[action.kind] = handler_of(tie);
-    else if (role != Role::compute) handlers[action.kind] = handler_of([](const Action&, StepState&) { return Work(); });
+    else if (role != Role::compute && !moves_values(action))
+      handlers[action.kind] = handler_of([](const Action&, StepState&) { return Work(); });
   }
   return handlers;
 }
@@ -168,6 +174,7 @@ class Run {
   const StepState& state() const { return state_; }
   std::map<std::string, SentBytes> take_sent() { return layers_->parts().stats.take_sent(); }
   int64_t take_message_bytes() { return moved_->take_sent_bytes(); }
+  int64_t take_moved_bytes() { return layers_->parts().moved.take_moved_bytes(); }
 
  private:
   const RehearsalInputs& inputs_;
@@ -189,58 +196,10 @@ Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, con
     const auto along = run.take_sent();
     int64_t sent = run.take_message_bytes();
     for (const auto& [axis, bytes] : along) sent += bytes.collective + bytes.all_to_all;
-    rehearsal.actions.push_back({flops.take(), sent, along, reading.allocated, reading.peak, reading.held});
+    rehearsal.actions.push_back(
+        {flops.take(), sent, along, run.take_moved_bytes(), reading.allocated, reading.peak, reading.held});
   });
   return rehearsal;
-}
-
-constexpr int kRunMicroBatches = 2;
-
-bool are_alike(const std::vector<Batch>& micro_batches) {
-  return std::ranges::all_of(micro_batches, [&](const Batch& batch) { return has_shapes_of(batch, micro_batches.front()); });
-}
-
-// The run micro-batch that a micro-batch is like.
-int alike(int micro_batch) {
-  return std::min(micro_batch, kRunMicroBatches - 1);
-}
-
-// Returns whether all micro-batches have actions of the same kinds as those that are run. Schedules may split some backwards
-// only.
-bool have_same_kinds(const RankProgram& program) {
-  std::set<std::tuple<KindId, int, int>> run;
-  for (const Action& action : program.actions) {
-    if (action.micro_batch < kRunMicroBatches) run.emplace(action.kind, action.target, action.micro_batch);
-  }
-  return std::ranges::all_of(program.actions, [&](const Action& action) {
-    return action.micro_batch < 0 || run.contains({action.kind, action.target, alike(action.micro_batch)});
-  });
-}
-
-// Returns the rehearsal of `program` from that of `part`, which has the actions of the first micro-batches only. Each action
-// holds as many bytes more or less than the action before as its counterpart does.
-Rehearsal extended(const RankProgram& program, const RankProgram& part, const Rehearsal& of_part) {
-  std::map<std::tuple<KindId, int, int>, size_t> counterparts;
-  std::vector<size_t> others;  // actions without a micro-batch, in order
-  for (size_t i = 0; i < part.actions.size(); ++i) {
-    const Action& action = part.actions[i];
-    if (action.micro_batch < 0) others.push_back(i);
-    else counterparts[{action.kind, action.target, action.micro_batch}] = i;
-  }
-  Rehearsal whole;
-  int64_t held = 0;
-  size_t other = 0;
-  for (const Action& action : program.actions) {
-    const size_t i =
-        action.micro_batch < 0 ? others[other++] : counterparts.at({action.kind, action.target, alike(action.micro_batch)});
-    RehearsedAction like = of_part.actions[i];
-    const int64_t before = i == 0 ? 0 : of_part.actions[i - 1].held;
-    like.peak += held - before;
-    like.held += held - before;
-    held = like.held;
-    whole.actions.push_back(like);
-  }
-  return whole;
 }
 
 }  // namespace
@@ -285,13 +244,10 @@ ValueShapes value_shapes(const RehearsalInputs& inputs, const RankProgram& like,
 }
 
 Rehearsal rehearse(const RehearsalInputs& inputs, const RankProgram& program, const RankUnits& held, const Coord& coord) {
-  const bool is_short = program.micro_batches <= kRunMicroBatches;
-  if (is_short || !are_alike(inputs.micro_batches) || !have_same_kinds(program)) return run_all(inputs, program, held, coord);
-  RankProgram part = program;
-  part.micro_batches = kRunMicroBatches;
-  std::erase_if(part.actions, [](const Action& action) { return action.micro_batch >= kRunMicroBatches; });
+  if (!are_alike(inputs.micro_batches) || !stands_for_all(program)) return run_all(inputs, program, held, coord);
+  const RankProgram part = first_micro_batches(program);
   RehearsalInputs first = inputs;
-  first.micro_batches.resize(kRunMicroBatches);
+  first.micro_batches.resize(static_cast<size_t>(part.micro_batches));
   return extended(program, part, run_all(first, part, held, coord));
 }
 
