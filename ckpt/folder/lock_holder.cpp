@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "zt/base/error.h"
+#include "zt/base/machine.h"
 
 namespace zt::ckpt {
 
@@ -50,15 +51,13 @@ std::optional<int64_t> start_of(int64_t pid) {
 }  // namespace
 
 LockHolder LockHolder::of_this_process() {
-  std::array<char, 256> host{};
-  gethostname(host.data(), host.size() - 1);
   std::array<char, 32> since{};
   const std::time_t now = std::time(nullptr);
   std::tm utc{};
   gmtime_r(&now, &utc);
   std::strftime(since.data(), since.size(), "%Y-%m-%dT%H:%M:%SZ", &utc);
   std::random_device random;
-  return {host.data(),
+  return {machine_name(),
           first_line("/proc/sys/kernel/random/boot_id"),
           pid_namespace(),
           since.data(),

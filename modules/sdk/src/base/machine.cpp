@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <string>
@@ -86,6 +87,11 @@ MachineMemory machine_memory() {
   if (getrlimit(RLIMIT_AS, &bound) == 0 && bound.rlim_cur != RLIM_INFINITY && reserved >= 0)
     memory.limit = std::max<int64_t>(0, static_cast<int64_t>(bound.rlim_cur) - reserved * kKilobyte);
   return memory;
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
 }
 
 const char* environment(const char* name) {

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 
 #include "execute/counts.h"
 #include "zt/base/error.h"
@@ -40,8 +39,7 @@ struct Here {
 Here gather_here(const Plan& plan, int64_t mine) {
   Communicator* world = plan.world();
   if (!world) return {mine, mine, 1, true};
-  std::array<char, 256> host{};
-  const std::string name = gethostname(host.data(), host.size() - 1) == 0 ? host.data() : "";
+  const std::string name = machine_name();
   const int64_t process = getpid();
   Here here;
   const auto all =

@@ -1,4 +1,4 @@
-// A process reads here how much host memory its machine has, and its environment variables.
+// A process reads here its machine's name, how much host memory it has, and its environment variables.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,9 @@ struct MachineMemory {
 
 // Reads /proc, the files of control groups (versions 1 and 2), and the limits of this process.
 MachineMemory machine_memory();
+
+// Returns the machine's name in its network; empty if it has none.
+std::string machine_name();
 
 // Returns the value that the environment variable had when this process started; null: it was not set. Thread-safe, unlike
 // std::getenv, which can crash while another thread, such as MPI's, sets a variable.
