@@ -186,7 +186,7 @@ std::string wrong(const Value::Table& options) {
 
 TEST(Move, RefusesOptionsThatDoNotFit) {
   EXPECT_CONTAINS(wrong({{"optimizer", "nvme"}}), "needs a folder");
-  EXPECT_CONTAINS(wrong({{"optimizer", "nvem"}}), "must be one of 'device', 'nvme', got 'nvem'");
+  EXPECT_CONTAINS(wrong({{"optimizer", "nvem"}}), "must be one of 'device', 'host', 'nvme', got 'nvem'");
   EXPECT_CONTAINS(wrong({{"ratio", 0.5}, {"memory", 10}}), "give one of them");
   EXPECT_CONTAINS(wrong({{"ratio", 1.5}}), "offload.move.ratio");
   EXPECT_CONTAINS(wrong({{"slice", 100}}), "must be a positive multiple of 4096 elements, got 100");

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "move/schedule.h"
+#include "move/values.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/model/optimizer.h"
 #include "zt/model/unit.h"
+#include "zt/process/log.h"
 
 namespace zt::offload {
 
@@ -28,8 +30,8 @@ class MovePass final : public Pass {
 
   std::string name() const override { return "offload.move"; }
   std::string summary() const override {
-    return fmt::format("offload.move optimizer {}, parameters {}, gradients {}", word_of(options_.optimizer),
-                       word_of(options_.parameters), word_of(options_.gradients));
+    return fmt::format("offload.move optimizer {}, parameters {}, gradients {}, activations {}", word_of(options_.optimizer),
+                       word_of(options_.parameters), word_of(options_.gradients), word_of(options_.activations));
   }
   Phase phase() const override { return Phase::movement; }
   std::optional<std::vector<std::string>> differs_along() const override { return std::vector<std::string>{}; }
@@ -37,13 +39,17 @@ class MovePass final : public Pass {
     return std::make_shared<MovePass>(options_, optimizer);
   }
   std::shared_ptr<Homes> make_homes(const HomeNeeds& needs) const override {
-    if (!options_.moves()) return nullptr;
-    return make_swap_homes(options_, needs);
+    if (options_.has(Where::host)) note_host(needs.device);
+    return options_.has(Where::nvme) ? make_swap_homes(options_, needs) : nullptr;
   }
 
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
-    if (!options_.moves()) return program;
     check_untouched(program, model);
+    if (options_.activations == Where::nvme && program.mode == Mode::train)
+      insert_value_moves(
+          program, model,
+          {.stay = options_.activations_stay, .least = options_.activation_bytes, .first_slot = kMostSlots - kValueSlots});
+    if (!options_.moves_units()) return program;
     check_parameters(program);
     check_optimizer(model);
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
@@ -60,7 +66,16 @@ class MovePass final : public Pass {
     return (states_ + (precision.is_mixed() ? 1 : 0)) * size_of(precision.master());
   }
 
+  void note_host(at::Device device) const {
+    if (device.type() != at::kCPU) misuse("offload.move: \"host\" is for ranks that compute on the CPU so far: give \"device\"");
+    if (options_.world.rank == 0)
+      log(LogLevel::info, options_.world,
+          "offload.move: for ranks on the CPU, host and device are one memory: what is to lie in \"host\" stays where it is");
+  }
+
   static void check_untouched(const RankProgram& program, const ModelInfo& model) {
+    if (std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0)
+      misuse("offload.move: an earlier pass moves activations already: apply offload.move once, with all options");
     for (size_t unit = 0; unit < program.units.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];
       if (std::ranges::any_of(kAllData, [&](UnitData data) { return plan.home(data).is_elsewhere(); }))
@@ -70,7 +85,7 @@ class MovePass final : public Pass {
   }
 
   void check_parameters(const RankProgram& program) const {
-    if (options_.parameters == Where::device) return;
+    if (options_.parameters != Where::nvme) return;
     const auto is_held_sharded = [](const UnitPlan& plan) { return plan.params == Residence::sharded; };
     if (std::ranges::none_of(program.units, is_held_sharded))
       misuse(
@@ -108,9 +123,9 @@ class MovePass final : public Pass {
 
   // Says where the data of each unit lie. In the order of updates, what there is still room for stays.
   void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
-    const int64_t of_state = options_.optimizer == Where::device ? 0 : state_bytes(program.precision);
-    const int64_t of_params = options_.parameters == Where::device ? 0 : size_of(program.precision.params);
-    const int64_t of_grads = options_.gradients == Where::device ? 0 : size_of(program.precision.grads);
+    const int64_t of_state = options_.optimizer == Where::nvme ? state_bytes(program.precision) : 0;
+    const int64_t of_params = options_.parameters == Where::nvme ? size_of(program.precision.params) : 0;
+    const int64_t of_grads = options_.gradients == Where::nvme ? size_of(program.precision.grads) : 0;
     const auto state_of = [&](size_t unit) { return model.units[unit].trainable ? of_state : 0; };
     const auto grads_of = [&](size_t unit) { return model.units[unit].trainable ? of_grads : 0; };
     const auto params_of = [&](size_t unit) { return program.units[unit].params == Residence::sharded ? of_params : 0; };

@@ -13,21 +13,26 @@
 namespace zt::offload {
 
 // Where data lie between their uses.
-enum class Where : uint8_t { device, nvme };
+enum class Where : uint8_t { device, host, nvme };
 constexpr auto words_of(Where) {
-  return std::array{"device", "nvme"};
+  return std::array{"device", "host", "nvme"};
 }
 
 struct MoveOptions : DiskOptions {
-  Where optimizer = Where::device;   // the optimizer state, and master parameters that have memory of their own
-  Where gradients = Where::device;   // their sums, from the reduction to the update
-  Where parameters = Where::device;  // the shards of parameters that are sharded
-  std::optional<double> ratio;       // share of the bytes that travels
-  std::optional<int64_t> memory;     // bytes that may stay in memory
-  std::optional<int64_t> staging;    // bytes in memory for each kind of data under way; by default four slices, or three units
-  std::optional<int64_t> slice;      // most elements that move together; by default kDefaultSlice
+  Where optimizer = Where::device;              // the optimizer state, and master parameters that have memory of their own
+  Where gradients = Where::device;              // their sums, from the reduction to the update
+  Where parameters = Where::device;             // the shards of parameters that are sharded
+  Where activations = Where::device;            // values and graphs, from a forward to its backward
+  int activations_stay = 1;                     // the last positions whose activations stay in memory
+  int64_t activation_bytes = int64_t{1} << 20;  // of the smallest tensor of activations that leaves
+  std::optional<double> ratio;                  // share of the bytes that travels
+  std::optional<int64_t> memory;                // bytes that may stay in memory
+  std::optional<int64_t> staging;  // bytes in memory for each kind of data under way; by default four slices, or three units
+  std::optional<int64_t> slice;    // most elements that move together; by default kDefaultSlice
 
-  bool moves() const { return optimizer != Where::device || gradients != Where::device || parameters != Where::device; }
+  bool has(Where where) const { return optimizer == where || gradients == where || parameters == where || activations == where; }
+  // Returns whether data of units travel. The host's memory is the device's for ranks on the CPU.
+  bool moves_units() const { return optimizer == Where::nvme || gradients == Where::nvme || parameters == Where::nvme; }
 };
 
 inline constexpr int64_t kDefaultSlice = int64_t{1} << 20;

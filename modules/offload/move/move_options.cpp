@@ -18,9 +18,15 @@ std::string multiple_of_blocks(const int64_t& elements) {
 MoveOptions parse_move_options(const Value& options) {
   static const auto schema =
       Schema<MoveOptions>("offload.move")
-          .optional("optimizer", &MoveOptions::optimizer, "where optimizer state and master parameters lie: device or nvme")
-          .optional("gradients", &MoveOptions::gradients, "where sums of gradients lie: device or nvme")
-          .optional("parameters", &MoveOptions::parameters, "where the shards of parameters lie: device or nvme")
+          .optional("optimizer", &MoveOptions::optimizer, "where optimizer state and master parameters lie: device, host or nvme")
+          .optional("gradients", &MoveOptions::gradients, "where sums of gradients lie: device, host or nvme")
+          .optional("parameters", &MoveOptions::parameters, "where the shards of parameters lie: device, host or nvme")
+          .optional("activations", &MoveOptions::activations,
+                    "where values and graphs lie until their backward: device, host or nvme")
+          .optional("activations_stay", &MoveOptions::activations_stay, "the last positions whose activations stay in memory",
+                    at_least(0))
+          .optional("activation_bytes", &MoveOptions::activation_bytes, "the smallest tensor of activations that leaves",
+                    at_least(1))
           .optional("folder", &MoveOptions::folder, "the folders over which the files are striped")
           .optional("ratio", &MoveOptions::ratio, "share of the data that travels", Check<double>(between(0, 1)))
           .optional("memory", &MoveOptions::memory, "bytes of the data that may stay in memory", Check<int64_t>(at_least(0)))
@@ -36,7 +42,7 @@ MoveOptions parse_move_options(const Value& options) {
           .optional("checksum", &MoveOptions::checksum, "compare what is read with what was written");
   MoveOptions parsed = schema.parse(options);
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
-  if (parsed.moves() && parsed.folder.empty())
+  if (parsed.has(Where::nvme) && parsed.folder.empty())
     misuse("offload.move: \"nvme\" needs a folder: give folder = {{\"/path\"}} on the disk that is to hold the data");
   return parsed;
 }

@@ -156,13 +156,7 @@ void insert_moves(RankProgram& program, const std::vector<PoolUses>& uses, const
     if (!stay.is_summed) before[static_cast<size_t>(stay.fetched)].push_back(move_of(Kinds::get().fetch, stay, program));
     after[static_cast<size_t>(stay.evicted)].push_back(move_of(Kinds::get().evict, stay, program));
   }
-  std::vector<Action> actions;
-  for (size_t i = 0; i < n; ++i) {
-    std::ranges::move(before[i], std::back_inserter(actions));
-    actions.push_back(std::move(program.actions[i]));
-    std::ranges::move(after[i], std::back_inserter(actions));
-  }
-  program.actions = std::move(actions);
+  insert_around(program, std::move(before), std::move(after));
 }
 
 }  // namespace zt::offload

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "move/uses.h"
+#include "move/values.h"
 #include "zt/model/model.h"
 #include "zt/program/rank_program.h"
 
@@ -12,7 +13,7 @@ namespace zt::offload {
 
 // How many places in memory there are, by Pool.
 using PoolSizes = std::array<int, kAllPools.size()>;
-inline constexpr int kMostPlaces = kMostSlots / static_cast<int>(kAllPools.size());  // of a pool
+inline constexpr int kMostPlaces = (kMostSlots - kValueSlots) / static_cast<int>(kAllPools.size());  // of a pool
 
 // By Pool. The STEPs of the program must be in slices.
 std::vector<PoolUses> all_uses(const RankProgram& program, const ModelInfo& model);

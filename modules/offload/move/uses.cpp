@@ -8,19 +8,10 @@ namespace zt::offload {
 
 namespace {
 
-// Returns the data that a resource is, if they may lie elsewhere.
-std::optional<UnitData> data_of(const Resource& resource, const RankProgram& program) {
-  if (resource.type == resource::state) return UnitData::state;
-  if (resource.type == resource::shard) return UnitData::params;
-  if (resource.type == resource::grad_shard) return UnitData::grads;
-  if (resource.type == resource::master) return program.precision.is_mixed() ? UnitData::state : UnitData::params;
-  return std::nullopt;
-}
-
 // Returns what an action needs that touches the resource. What touches slices that are not those of the unit is refused by the
 // verifier.
 std::optional<Cargo> item_of(const Action& action, const Resource& resource, const RankProgram& program) {
-  const auto data = data_of(resource, program);
+  const auto data = unit_data_of(resource, program.precision);
   if (!data) return std::nullopt;
   const UnitPlan& plan = program.units[static_cast<size_t>(resource.index)];
   const Home& home = plan.home(*data);

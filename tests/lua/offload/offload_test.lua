@@ -1,63 +1,14 @@
--- Tests offload.move in scripts: data in files train with the bits of data in memory, are saved and loaded, and are reported.
+-- Tests offload.move in scripts: data in files train with the bits of data in memory. Also runs on two ranks.
+package.path = "tests/lua/?.lua;" .. package.path
 local check = require "zt.check"
 local lu = require "luaunit"
 local zt = require "zt"
-local ckpt, comm, nn, offload, optim, zero = require "zt.ckpt", require "zt.comm", require "zt.nn", require "zt.offload",
-  require "zt.optim", require "zt.zero"
-
-local mesh = comm.mesh{dp = -1}
+local nn, offload, optim, zero = require "zt.nn", require "zt.offload", require "zt.optim", require "zt.zero"
+local assert_same = require("support.small_trainer").assert_same
+local small = require "offload.moved_trainers"
+local program_of, moved, trainer_of, batch = small.program_of, small.moved, small.trainer_of, small.batch
+local mesh, MOVES = small.mesh, small.MOVES
 local rank, ranks = zt.world.rank, zt.world.size
-local SEQ, VOCAB = 12, 41
-
-local function merged(...)
-  local all = {}
-  for _, list in ipairs{...} do
-    for key, value in pairs(list) do all[key] = value end
-  end
-  return all
-end
-
--- A folder that is there and is the same on all ranks.
-local folder = mesh:world():gather_values(os.tmpname())[1]
-if rank == 0 then
-  os.remove(folder)
-  zt.mkdir_p(folder)
-end
-mesh:world():barrier()
-
-local function program_of(options)
-  local model = nn.gpt{layers = 2, hidden = 48, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3, tied = options.tied}
-  if options.frozen then model:freeze(options.frozen) end
-  local shard = {axis = mesh.dp, stage = options.stage, reduce_every = options.every}
-  if options.stage == 3 then shard.node_shared = false end
-  return zt.program(model, {precision = options.precision, micro_batches = 2}):apply(zero.shard(shard))
-end
-
-local MOVES = {optimizer = "nvme", gradients = "nvme", folder = {folder}, slice = 4096}
-
-local function moved(options, move)
-  local parameters = options.stage == 3 and "nvme" or nil
-  return program_of(options):apply(offload.move(merged(MOVES, {parameters = parameters}, move or {})))
-end
-
-local function trainer_of(program, options)
-  return zt.trainer(program, {optimizer = options.optimizer or optim.adamw{lr = 1e-2, weight_decay = 0.1}, clip = 0.5})
-end
-
-local function batch(step)
-  local all = (zt.arange(4 * SEQ) * 5 + step):remainder(VOCAB):view{4, SEQ}:to "int64"
-  local tokens = all:narrow(0, rank * 4 / ranks, 4 / ranks):contiguous()
-  return {tokens = tokens, labels = tokens}
-end
-
-local function assert_same(a, b, why)
-  for _, name in ipairs(a:parameters()) do
-    lu.assertTrue(a:parameter(name):equal(b:parameter(name)), name .. why)
-    lu.assertTrue(a:master(name):equal(b:master(name)), "master " .. name .. why)
-    local left, right = a:optimizer_state(name), b:optimizer_state(name)
-    for _, key in ipairs(check.sorted_keys(left)) do lu.assertTrue(left[key]:equal(right[key]), key .. " of " .. name .. why) end
-  end
-end
 
 local TestOffload = {}
 
@@ -93,27 +44,6 @@ function TestOffload:test_setters()
   assert_same(a, b, " after it was set")
 end
 
--- What is saved with the pass loads without it, and the other way round.
-function TestOffload:test_checkpoints()
-  local options = {stage = 3, precision = "bf16"}
-  local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)
-  for step = 1, 2 do
-    a:step(batch(step))
-    b:step(batch(step))
-  end
-  ckpt.save(folder .. "/plain", {trainer = a}, {step = 2, async = false})
-  ckpt.save(folder .. "/moved", {trainer = b}, {step = 2})
-  b:step(batch(3)) -- the save is complete
-  for _, name in ipairs{"plain", "moved"} do
-    local c, d = trainer_of(moved(options), options), trainer_of(program_of({stage = 1, precision = "bf16"}), options)
-    ckpt.load(folder .. "/" .. name, {trainer = c})
-    assert_same(a, c, " loaded by " .. name)
-    ckpt.load(folder .. "/" .. name, {trainer = d})
-    assert_same(a, d, " loaded at another stage from " .. name)
-    lu.assertEquals(c:step(batch(3)).loss, d:step(batch(3)).loss)
-  end
-end
-
 function TestOffload:test_by_hand()
   local options = {stage = 2}
   local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)
@@ -132,38 +62,6 @@ function TestOffload:test_by_hand()
     end
   end
   assert_same(a, b, " by hand")
-end
-
-function TestOffload:test_a_step_that_fails_leaves_all_at_home()
-  local options = {stage = 3}
-  local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)
-  a:step(batch(1))
-  b:step(batch(1))
-  local wrong = batch(2)
-  wrong.tokens = wrong.tokens + VOCAB
-  for _ = 1, 2 do lu.assertErrorMsgContains("embedding", b.step, b, wrong) end
-  a:step(batch(2))
-  b:step(batch(2))
-  assert_same(a, b, " after an error")
-end
-
--- One rank fails in its forward: the others wait for what it sends, and all of them end the step.
-function TestOffload:test_a_step_that_fails_on_one_rank()
-  for stage = 2, 3 do
-    local options = {stage = stage, every = "micro_batch"}
-    local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)
-    a:step(batch(1))
-    b:step(batch(1))
-    local wrong = batch(2)
-    if rank == ranks - 1 then wrong.tokens = wrong.tokens + VOCAB end
-    for _ = 1, 2 do
-      lu.assertErrorMsgContains("embedding", b.step, b, wrong)
-      lu.assertErrorMsgContains("embedding", b.evaluate, b, wrong)
-    end
-    a:step(batch(2))
-    b:step(batch(2))
-    assert_same(a, b, " after an error of one rank")
-  end
 end
 
 -- States whose names are those of tensors of units.
@@ -221,95 +119,4 @@ function TestOffload:test_overflow_that_skips()
   assert_same(a, b, " after an overflow")
 end
 
-function TestOffload:test_memory()
-  local options = {stage = 1}
-  local trainer = trainer_of(moved(options, {ratio = 0.5}), options)
-  trainer:step(batch(1))
-  local memory = trainer:memory()
-  for _, kind in ipairs{"parameters", "gradients", "optimizer", "staging", "files"} do
-    lu.assertEquals(memory[kind].measured, memory[kind].predicted, kind)
-    lu.assertTrue(memory[kind].predicted > 0, kind)
-  end
-  local sum = 0
-  for kind, line in pairs(memory) do
-    if kind ~= "total" and kind ~= "files" then sum = sum + line.predicted end
-  end
-  lu.assertEquals(memory.total.predicted, sum)
-  lu.assertStrContains(trainer:report(), "memory    files")
-  lu.assertStrContains(zt.memory_text(trainer), "\ntotal .*\nfiles ", true)
-end
-
-function TestOffload:test_text()
-  local options = {stage = 1, precision = "bf16"}
-  local program = moved(options)
-  local text = program:text()
-  lu.assertStrContains(text, "state_home=file")
-  lu.assertStrContains(text, "FETCH 2 home=file master=true part=0 parts=")
-  local again = trainer_of(moved(options):with_actions(text), options)
-  local whole = trainer_of(program, options)
-  lu.assertEquals(again:step(batch(1)).loss, whole:step(batch(1)).loss)
-  assert_same(again, whole, " from text")
-end
-
--- The simulation knows what is moved, and how long the disk took.
-function TestOffload:test_simulation()
-  local options = {stage = 1}
-  local trainer = trainer_of(moved(options), options)
-  lu.assertErrorMsgContains("have no file_", trainer.simulate, trainer, batch(1), "a100")
-  local costs = trainer:costs(batch(1), {steps = 2})
-  lu.assertTrue(costs.measured["FETCH state head"].moved_bytes > 0)
-  lu.assertTrue(trainer:simulate(batch(1), costs).seconds > 0)
-end
-
--- What a script's action touches as a whole cannot be cut into slices.
-function TestOffload:test_own_actions()
-  local look = zt.action{name = "LOOK_AT_STATE", reads = {"state"}, start = function() end}
-  local pass = zt.pass{name = "look", phase = "overlap", actions = {look}, apply = function(program)
-    program.actions[#program.actions + 1] = look(2)
-    return program
-  end}
-  lu.assertErrorMsgContains("leave them in the device's memory", trainer_of, moved({stage = 0}):apply(pass), {})
-  local sum = zt.action{name = "SUM_OF_GRADIENT", reads = {"grad"}, start = function(ctx)
-    assert(ctx.unit.grad_shard:numel() > 0)
-  end}
-  local before_norm = zt.pass{name = "sum", phase = "overlap", actions = {sum}, apply = function(program)
-    for i, action in ipairs(program.actions) do
-      if action.kind == "NORM" and program.mode == "train" then
-        table.insert(program.actions, i, sum(2))
-        break
-      end
-    end
-    return program
-  end}
-  for stage = 0, 2, 2 do trainer_of(moved({stage = stage}):apply(before_norm), {}):step(batch(1)) end
-  -- What is read after the updates comes to memory as a whole.
-  local seen = 0
-  local norm = zt.action{name = "NORM_OF_MASTER", reads = {"master"}, start = function(ctx)
-    seen = ctx.unit.master:norm():item()
-  end}
-  local after_steps = zt.pass{name = "norm", phase = "overlap", actions = {norm}, apply = function(program)
-    if program.mode == "train" then program.actions[#program.actions + 1] = norm(2) end
-    return program
-  end}
-  local wanted
-  for _, move in ipairs{{parameters = "device", gradients = "device", optimizer = "device", folder = {}}, {}} do
-    local options = {stage = 3}
-    trainer_of(moved(options, move):apply(after_steps), options):step(batch(1))
-    wanted = wanted or seen
-    lu.assertEquals(seen, wanted)
-  end
-end
-
-function TestOffload:test_mistakes()
-  lu.assertErrorMsgContains("needs a folder", offload.move, {optimizer = "nvme"})
-  lu.assertErrorMsgContains("apply offload.move once", trainer_of, moved({stage = 1}):apply(offload.move(MOVES)), {})
-  lu.assertErrorMsgContains("give one of them", offload.move, {ratio = 0.5, memory = 0})
-  lu.assertErrorMsgContains("does not exist", trainer_of, moved({stage = 0}, {folder = {folder .. "/none"}}), {})
-  lu.assertErrorMsgContains("shards of parameters", trainer_of, moved({stage = 1}, {parameters = "nvme"}), {})
-  lu.assertErrorMsgContains("as a whole", trainer_of, moved{stage = 1}, {optimizer = optim.muon{lr = 1e-2}})
-end
-
-local code = lu.LuaUnit.new():runSuiteByInstances{{"TestOffload", TestOffload}}
-mesh:world():barrier()
-if rank == 0 then os.execute("rm -rf '" .. folder .. "'") end
-os.exit(code)
+small.run("TestOffload", TestOffload)

@@ -4,6 +4,7 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, comm, nn, optim, zero = require "zt.ckpt", require "zt.comm", require "zt.nn", require "zt.optim", require "zt.zero"
+local assert_same = require("support.small_trainer").assert_same
 local temporary = require "support.temporary"
 
 local VOCAB, SEQ = 29, 8
@@ -28,10 +29,6 @@ end
 local function train(trainer, first, last)
   for step = first, last do trainer:step(batch(step)) end
   return trainer
-end
-
-local function assert_same(a, b, why)
-  for _, name in ipairs(a:parameters()) do lu.assertTrue(a:master(name):equal(b:master(name)), name .. why) end
 end
 
 -- Returns a pass that calls start(ctx, action) after each STEP, with these buffers and other options of the action.

@@ -88,9 +88,11 @@ template <const at::Tensor& (ValueStore::*Get)(const Edge&, int) const>
 List output_tensors(const Resource& resource, const StepState& state) {
   List list;
   const std::vector<Output>& outputs = state.model->positions.at(static_cast<size_t>(resource.index)).outputs;
-  for (int output = 0; output < static_cast<int>(outputs.size()); ++output)
-    list.push_back(
-        {outputs[static_cast<size_t>(output)].name, (state.values.*Get)({resource.index, output}, resource.micro_batch)});
+  for (int output = 0; output < static_cast<int>(outputs.size()); ++output) {
+    const at::Tensor& tensor = (state.values.*Get)({resource.index, output}, resource.micro_batch);
+    const bool is_away = tensor.defined() && tensor.numel() > 0 && tensor.has_storage() && tensor.storage().nbytes() == 0;
+    list.push_back({outputs[static_cast<size_t>(output)].name, is_away ? at::Tensor() : tensor});
+  }
   return list;
 }
 

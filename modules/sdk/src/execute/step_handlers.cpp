@@ -74,6 +74,8 @@ Executor::Handlers step_handlers(const std::shared_ptr<LayerRuns>& layers, const
       {kinds.scatter_tensors, of_updater(&Updater::scatter)},
       {kinds.fetch, handler_of(start_fetch)},
       {kinds.evict, handler_of(start_evict)},
+      {kinds.fetch_value, handler_of([&parts](const Action& a, StepState& state) { return parts.moved.fetch(a, state); })},
+      {kinds.evict_value, handler_of([&parts](const Action& a, StepState&) { return parts.moved.evict(a, parts); })},
   };
 }
 

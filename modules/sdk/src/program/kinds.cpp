@@ -234,6 +234,8 @@ Kinds add_known_kinds() {
                                       scatter_tensors_cost, {{"axes", "wait"}, true, true});
   kinds.fetch = add_kind(fetch_kind());
   kinds.evict = add_kind(evict_kind());
+  kinds.fetch_value = add_kind(fetch_value_kind());
+  kinds.evict_value = add_kind(evict_value_kind());
   return kinds;
 }
 

@@ -37,10 +37,6 @@ Resources evict_resources(const Action& action, const ModelInfo&) {
   return {.reads = {}, .writes = {slot_of(action)}, .frees = moved(action)};
 }
 
-UnitData data_of(const Action& action) {
-  return parse_word<UnitData>(action.attr("what"), "unknown data");
-}
-
 Tier tier_of(const Action& action) {
   return parse_word<Tier>(action.attr("home"), "unknown home");
 }
@@ -55,8 +51,8 @@ int64_t moved_bytes(const Action& action, const CostBasis& basis) {
   const int64_t count = slice_of(chunk, action.number("part", 0), action.number("parts", 1)).count;
   const int64_t elements = in_whole_blocks(count);
   const Precision& types = basis.program.precision;
-  if (data_of(action) == UnitData::params) return elements * size_of(types.params);
-  if (data_of(action) == UnitData::grads) return elements * size_of(types.grads);
+  if (action.unit_data() == UnitData::params) return elements * size_of(types.params);
+  if (action.unit_data() == UnitData::grads) return elements * size_of(types.grads);
   return elements * (basis.optimizer_states + (action.flag("master") ? 1 : 0)) * size_of(types.master());
 }
 
@@ -72,12 +68,16 @@ Cost evict_cost(const Action& action, const CostBasis& basis) {
   return tier_of(action) == Tier::file ? Cost{.file_written = bytes} : Cost{.copied = bytes};
 }
 
+void check_slot(int64_t slot) {
+  if (slot < 0 || slot >= kMostSlots) misuse("slot={}: give the number of a place in memory, from 0 to {}", slot, kMostSlots - 1);
+}
+
 void check_movement(const Action& action, const RankProgram& program) {
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1), slot = action.number("slot", -1);
-  const UnitData data = data_of(action);
+  const UnitData data = action.unit_data();
   if (tier_of(action) == Tier::device) misuse("home=device: data in the device's memory do not move, give host or file");
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
-  if (slot < 0 || slot >= kMostSlots) misuse("slot={}: give the number of a place in memory, from 0 to {}", slot, kMostSlots - 1);
+  check_slot(slot);
   const bool is_complete_gradient = data == UnitData::grads && parts == 1;
   if ((action.attrs.contains("squares") || action.flag("summed")) && !is_complete_gradient)
     misuse("squares and summed are of all of a gradient: leave them out");
@@ -106,6 +106,52 @@ Kind movement_kind(const char* name, const char* doc, Resources (*resources)(con
           .queue = queue_of_tier};
 }
 
+// Returns what moves with the data of a step. An autograd graph refers to its inputs and outputs, so what moves a value touches
+// the graphs of the position and of those that read it.
+std::vector<Resource> moved_of_step(const Action& action, const ModelInfo& model) {
+  const Resource graph{resource::graph, action.target, action.micro_batch};
+  if (action.attr("what") == word_of(StepData::graph)) return {graph};
+  std::vector<Resource> moved{{resource::value, action.target, action.micro_batch}, graph};
+  for (size_t position = 0; position < model.positions.size(); ++position) {
+    if (std::ranges::count(model.positions[position].inputs, action.target, &Edge::position) > 0)
+      moved.push_back({resource::graph, static_cast<int32_t>(position), action.micro_batch});
+  }
+  return moved;
+}
+
+Resources fetch_value_resources(const Action& action, const ModelInfo& model) {
+  Resources resources{.reads = {}, .writes = moved_of_step(action, model)};
+  resources.writes.push_back(slot_of(action));
+  return resources;
+}
+
+Resources evict_value_resources(const Action& action, const ModelInfo& model) {
+  return {.reads = {}, .writes = {slot_of(action)}, .frees = moved_of_step(action, model)};
+}
+
+void check_value_movement(const Action& action, const RankProgram&) {
+  action.step_data();
+  if (tier_of(action) == Tier::device) misuse("home=device: data there need not move; remove it");
+  check_slot(action.number("slot", -1));
+  if (action.number("least", 0) < 0)
+    misuse("least={}: give the bytes of the smallest tensor that leaves", action.number("least", 0));
+}
+
+// The bytes follow from the shapes of a batch, which a rehearsal knows.
+Kind value_movement_kind(const char* name, const char* doc, Resources (*resources)(const Action&, const ModelInfo&),
+                         std::vector<std::string> more) {
+  std::vector<std::string> attrs{"home", "slot", "wait", "what"};
+  std::ranges::move(more, std::back_inserter(attrs));
+  return {.name = name,
+          .target = Index::position,
+          .has_micro_batch = true,
+          .doc = doc,
+          .resources = resources,
+          .role = Role::movement,
+          .check = AttributeRule{std::move(attrs), true, false, check_value_movement},
+          .queue = queue_of_tier};
+}
+
 }  // namespace
 
 Kind fetch_kind() {
@@ -115,6 +161,15 @@ Kind fetch_kind() {
 Kind evict_kind() {
   return movement_kind("EVICT", "takes a slice back to where it lies between its uses", evict_resources, evict_cost,
                        {"squares", "summed", "unchanged"});
+}
+
+Kind fetch_value_kind() {
+  return value_movement_kind("FETCH_VALUE", "brings back what EVICT_VALUE has taken", fetch_value_resources, {});
+}
+
+Kind evict_value_kind() {
+  return value_movement_kind("EVICT_VALUE", "takes the outputs of a position, or what its forward has kept, out of memory",
+                             evict_value_resources, {"least"});
 }
 
 }  // namespace zt

@@ -7,5 +7,7 @@ namespace zt {
 
 Kind fetch_kind();
 Kind evict_kind();
+Kind fetch_value_kind();
+Kind evict_value_kind();
 
 }  // namespace zt

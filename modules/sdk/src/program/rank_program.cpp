@@ -83,6 +83,14 @@ std::vector<std::string> Action::norm_axes() const {
   return names_attr(*this, "squares", "mesh axes'");
 }
 
+UnitData Action::unit_data() const {
+  return parse_word<UnitData>(attr("what"), "unknown data");
+}
+
+StepData Action::step_data() const {
+  return parse_word<StepData>(attr("what"), "unknown data");
+}
+
 std::vector<std::string> Action::buffers() const {
   return names_attr(*this, "buffers", "buffers'");
 }
@@ -119,6 +127,24 @@ std::vector<int> Action::units() const {
     units.push_back(static_cast<int>(*unit));
   }
   return units;
+}
+
+void insert_around(RankProgram& program, std::vector<std::vector<Action>> before, std::vector<std::vector<Action>> after) {
+  std::vector<Action> actions;
+  for (size_t i = 0; i < program.actions.size(); ++i) {
+    std::ranges::move(before.at(i), std::back_inserter(actions));
+    actions.push_back(std::move(program.actions[i]));
+    std::ranges::move(after.at(i), std::back_inserter(actions));
+  }
+  program.actions = std::move(actions);
+}
+
+std::optional<UnitData> unit_data_of(const Resource& resource, const Precision& precision) {
+  if (resource.type == resource::state) return UnitData::state;
+  if (resource.type == resource::shard) return UnitData::params;
+  if (resource.type == resource::grad_shard) return UnitData::grads;
+  if (resource.type == resource::master) return precision.is_mixed() ? UnitData::state : UnitData::params;
+  return std::nullopt;
 }
 
 std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model) {

@@ -24,6 +24,12 @@ ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
               scale(static_cast<double>(cost.moved_bytes()), static_cast<double>(measured.moved_bytes))};
 }
 
+// Returns the cost of moving bytes whose number only a rehearsal knows.
+Cost moving_cost(const Action& action, int64_t bytes) {
+  if (action.attr("home") != word_of(Tier::file)) return {.copied = bytes};
+  return action.kind == Kinds::get().fetch_value ? Cost{.file_read = bytes} : Cost{.file_written = bytes};
+}
+
 }  // namespace
 
 Cost action_cost(const Action& action, const RehearsedAction& rehearsed, const CostBasis& basis) {
@@ -34,6 +40,7 @@ Cost action_cost(const Action& action, const RehearsedAction& rehearsed, const C
     return cost;
   }
   if (message_of(action)) return {.memory_bytes = 2 * rehearsed.sent, .sent_bytes = rehearsed.sent};
+  if (rehearsed.moved > 0) return moving_cost(action, rehearsed.moved);
   return cost_of(action, basis);
 }
 

@@ -63,6 +63,7 @@ Findings check_rank(const ModelInfo& model, const MeshShape& mesh, const RankPro
   check_updates(subject, findings);
   check_residency(subject, findings);
   check_movement(subject, findings);
+  check_moved_values(subject, findings);
   if (findings.empty()) check_sums(subject, findings);
   return findings;
 }

@@ -59,7 +59,7 @@ class MovementCheck : RankCheck {
     const Action& action = subject_.action(step);
     const int unit = action.target, part = static_cast<int>(action.number("part", 0)), slices = plan(unit).slices;
     const int64_t parts = action.number("parts", 1);
-    const auto data = parse_word<UnitData>(action.attr("what"), "unknown data");
+    const auto data = action.unit_data();
     const bool is_part = parts == slices;
     if (!is_elsewhere(data, unit)) {
       say(step, "{} are always in memory: remove it", name(data, unit));
@@ -149,22 +149,13 @@ class MovementCheck : RankCheck {
     has_norm_ = true;
   }
 
-  // Returns the kind of data that a resource is, if it may lie elsewhere.
-  std::optional<UnitData> data_of(const Resource& resource) const {
-    if (resource.type == resource::state) return UnitData::state;
-    if (resource.type == resource::shard) return UnitData::params;
-    if (resource.type == resource::grad_shard) return UnitData::grads;
-    if (resource.type == resource::master) return subject_.program.precision.is_mixed() ? UnitData::state : UnitData::params;
-    return std::nullopt;
-  }
-
   void use(int step) {
     const Resources& declared = subject_.resources[static_cast<size_t>(step)];
     for (const auto* list : {&declared.reads, &declared.writes, &declared.frees}) {
       for (const Resource& resource : *list) {
         const bool adds = resource.type == resource::grad && list == &declared.writes;
         if (adds && !check_open(step, resource.index)) return;
-        const auto data = data_of(resource);
+        const auto data = unit_data_of(resource, subject_.program.precision);
         if (!data || !is_elsewhere(*data, resource.index)) continue;
         if (!check_use(step, *data, resource, list != &declared.reads)) return;
       }

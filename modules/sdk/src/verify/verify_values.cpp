@@ -118,12 +118,18 @@ class ValueCheck : RankCheck {
   void move(int step) {
     check_reads(step);
     for (const Resource& write : subject_.resources[step].writes) {
-      if (write.type == resource::value) place(write.index, write.micro_batch).written = step;
+      if (write.type == resource::value) put_value(step, place(write.index, write.micro_batch));
       if (write.type == resource::value_grad) place(write.index, write.micro_batch).received_gradient = step;
     }
     for (const Resource& free : subject_.resources[step].frees) {
       if (free.type == resource::value) place(free.index, free.micro_batch).freed = step;
     }
+  }
+
+  // A value that was taken out of memory may come back; others are there from the first to the last.
+  void put_value(int step, Place& place) {
+    place.written = step;
+    if (role_of(subject_.action(step)) == Role::movement) place.freed = -1;
   }
 
   // Notes which gradients of outputs were put and not yet taken.

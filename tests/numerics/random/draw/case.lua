@@ -121,9 +121,10 @@ function draw_case.draw(seed)
     local may = layout.shard and not layout.shard.reduce_dtype
     if may and later:one_in(4) then layout.lua_reduce = true end
   end
-  local moves = Dice.new(case.seed * 7 + 5)
+  local moves, values = Dice.new(case.seed * 7 + 5), Dice.new(case.seed * 7 + 9)
   for _, layout in ipairs{case.layout, case.second} do
     if not of_tensors[case.optimizer[1]] and moves:one_in(3) then layout.move = draw_layout.move(moves, layout) end
+    if values:one_in(3) then draw_layout.move_activations(values, layout) end
   end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)

@@ -131,6 +131,14 @@ function draw_layout.move(dice, layout)
   return move
 end
 
+--- Moves activations, too.
+function draw_layout.move_activations(dice, layout)
+  local move = layout.move or {}
+  layout.move = move
+  move.activations, move.activations_stay = "nvme", dice:pick{0, 0, 0, 1, 2}
+  move.activation_bytes = dice:pick{1, 1, 1, 500}
+end
+
 --- Returns the size of an axis of the layout, 1 if it has none.
 function draw_layout.size(layout, name)
   for _, axis in ipairs(layout.axes or {}) do

@@ -48,6 +48,15 @@ constexpr auto words_of(UnitData) {
 }
 inline constexpr std::array kAllData{UnitData::state, UnitData::grads, UnitData::params};
 
+// The kinds of data of a position and micro-batch that may lie elsewhere between a forward and its backward.
+enum class StepData : uint8_t {
+  value,  // the outputs of the position
+  graph,  // what its forward has kept for its backward, but for its inputs, outputs and parameters
+};
+constexpr auto words_of(StepData) {
+  return std::array{"value", "graph"};
+}
+
 // Where one kind of a unit's data lies between its uses. If the tier is not the device's memory, FETCH brings slices of them from
 // it and EVICT takes them back. The first `stays` slices are always in the device's memory.
 struct Home {

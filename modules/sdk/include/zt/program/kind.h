@@ -124,7 +124,7 @@ std::string queue_of(const Action& action);
 // The ids of the kinds that the SDK registers.
 struct Kinds {
   KindId count, forward, backward, input_grad, weight_grad, recompute, reduce_tie, reduce_grad, replicate_grad, unshard, reshard,
-      norm, step, update, gather_tensors, scatter_tensors, fetch, evict;
+      norm, step, update, gather_tensors, scatter_tensors, fetch, evict, fetch_value, evict_value;
   static const Kinds& get();
 };
 

@@ -35,14 +35,16 @@ enum class Keep : uint8_t { graph, inputs, none };
 //   dtype   REDUCE_GRAD: the type in which gradients are sent, if it is not the type in which they are summed: "bf16"
 //   part, parts   STEP, FETCH, EVICT: slice number `part`, counted from 0, of `parts` slices of the owned part (model/home.h)
 //   staged  STEP: true if GATHER_TENSORS has brought the unit's tensors to the ranks that update them whole
-//   what    FETCH, EVICT: the UnitData that they move: "state", in slices, or "grads" or "params", in slices or all of it
+//   what    FETCH, EVICT: the UnitData that they move: "state", in slices, or "grads" or "params", in slices or all of it;
+//           FETCH_VALUE, EVICT_VALUE: the StepData: "value" or "graph"
 //   master  FETCH, EVICT: true if master parameters are with it, because they have memory of their own
-//   home    FETCH, EVICT: the tier in which the data lie between their uses: "host" or "file"
-//   slot    FETCH, EVICT: the number of the place in memory, of at most kMostSlots
+//   home    kinds that move data: the tier in which the data lie between their uses: "host" or "file"
+//   slot    kinds that move data: the number of the place in memory, of at most kMostSlots
 //   fresh   FETCH: true if nothing is read, because what comes next writes all of it
 //   unchanged  EVICT: true if nothing has changed the data, so that their home has them already
 //   summed  EVICT: true for a gradient that is summed in the unit's own buffer: it is copied from there to the slot
 //   squares EVICT: the axes of NORM, if the gradient is complete: its squares are added to the norm, before it leaves
+//   least   EVICT_VALUE: the bytes of the smallest tensor that leaves; smaller ones stay
 //   wait    true: the executor waits for the action's work before the next action, without overlap
 // and of any kind:
 //   buffers the names of buffers of passes that the action reads and writes: those of its units, its position, its layer, the run
@@ -60,6 +62,8 @@ struct Action {
   std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
   std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
   std::vector<std::string> norm_axes() const;    // attrs.squares; empty if it is absent
+  UnitData unit_data() const;                    // attrs.what of FETCH and EVICT; throws Misuse for an unknown word
+  StepData step_data() const;                    // attrs.what of FETCH_VALUE and EVICT_VALUE; throws Misuse as unit_data
   void set_axes(const std::vector<std::string>& axes);
   void set_sample_axes(const std::vector<std::string>& axes);  // removes the attribute if these are the axes
   Keep keep() const;                                           // from attrs.keep; throws Misuse as gradient_part
@@ -94,11 +98,18 @@ struct RankProgram {
   static RankProgram parse(const std::string& text);
   uint64_t hash() const;
 };
+// Returns which data of a unit, that may lie elsewhere, the resource is. Master parameters without memory of their own are
+// parameters.
+std::optional<UnitData> unit_data_of(const Resource& resource, const Precision& precision);
+
 // Returns, by position of the model, whether the program runs it.
 std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model);
 
 // Replaces each STEP without slices by one for each slice into which its unit is cut (UnitPlan::slices).
 void slice_steps(RankProgram& program);
+
+// Inserts actions before and after those of the program. Both lists are by action.
+void insert_around(RankProgram& program, std::vector<std::vector<Action>> before, std::vector<std::vector<Action>> after);
 
 std::string action_text(const Action& action);
 Action parse_action(const std::string& line);

@@ -8,11 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "model/build/unit_build.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt {
 
+KeptBytes::~KeptBytes() = default;
 Homes::~Homes() = default;
 
 int64_t DataRecords::room(int part) const {
@@ -36,10 +38,8 @@ DataSlice DataRecords::in_record(const at::Tensor& record, int part) const {
 HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std::vector<Unit>& units,
                   const std::vector<std::string>& states) {
   HomeMap map;
-  std::vector<std::string> of_state;
-  if (program.precision.is_mixed()) of_state.emplace_back("master");
-  for (const std::string& name : states) of_state.push_back("state." + name);
-  const std::array tensors{of_state, std::vector<std::string>{"grad_shard"}, std::vector<std::string>{"shard"}};
+  const std::array tensors{names_of_state(program.precision, states), std::vector<std::string>{"grad_shard"},
+                           std::vector<std::string>{"shard"}};
   const std::array types{program.precision.master(), program.precision.grads, program.precision.params};
   for (const UnitData data : kAllData) {
     const auto kind = static_cast<size_t>(data);

@@ -45,7 +45,7 @@ struct Movement {
 };
 
 Movement moved_by(const Action& action, StepState& state) {
-  const auto data = parse_word<UnitData>(action.attr("what"), "unknown data");
+  const auto data = action.unit_data();
   const DataRecords& records = state.elsewhere.map.of(data, action.target);
   Movement moved{.unit = state.units[static_cast<size_t>(action.target)],
                  .data = data,

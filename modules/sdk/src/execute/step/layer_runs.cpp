@@ -53,6 +53,7 @@ void LayerRuns::begin(std::vector<Batch> micro_batches, const RankProgram& progr
   parts_.batches.begin(std::move(micro_batches), program, first_sample);
   parts_.mode = program.mode;
   parts_.stats.begin();
+  parts_.moved.begin(program, state_);
   parts_.forwards.begin(parts_.layers.count(), program.micro_batches);
   state_.values.begin(*state_.model, program.micro_batches);
   count_readers(program);
@@ -64,6 +65,7 @@ void LayerRuns::discard(int micro_batch) {
     parts_.forwards.at(position, micro_batch) = {};
     state_.values.drop(position, micro_batch);
   }
+  parts_.moved.discard(micro_batch, state_);
   parts_.stats.discard(micro_batch);
 }
 
@@ -99,6 +101,7 @@ MadeOutputs LayerRuns::run(int position, int micro_batch, bool is_recompute, Kee
   Forward& mine = parts_.forwards.at(position, micro_batch);
   LayerContext::begin(parts_, position, micro_batch, is_recompute);
   const at::AutoGradMode grad_mode(keeps_graph);
+  const SavedTensorsScope saved(keeps_graph && !is_recompute ? parts_.moved.saved_by(position, micro_batch) : nullptr);
   MadeOutputs made;
   parts_.batches.with_layer_name(position, micro_batch, [&] {
     try {
@@ -128,10 +131,8 @@ Work LayerRuns::forward(int position, int micro_batch, Keep keep) {
     const bool has_graph = outputs[i].defined() && outputs[i].requires_grad();
     state_.values.put({position, i}, micro_batch, has_graph ? outputs[i].detach() : std::move(outputs[i]));
   }
-  if (keep == Keep::none) {
-    parts_.forwards.at(position, micro_batch).inputs.clear();
-    release_read_values(position, micro_batch);
-  }
+  if (keep != Keep::graph) parts_.forwards.at(position, micro_batch).inputs.clear();  // the values hold them
+  if (keep == Keep::none) release_read_values(position, micro_batch);
   return work;
 }
 
@@ -155,6 +156,7 @@ void LayerRuns::release_read_values(int position, int micro_batch) {
 }
 
 Work LayerRuns::recompute(int position, int micro_batch) {
+  take_inputs(position, micro_batch, Keep::graph);
   return run(position, micro_batch, true, Keep::graph).work;
 }
 

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "execute/movement/move_values.h"
 #include "execute/step/gradients.h"
 #include "execute/step/input_gradients.h"
 #include "execute/step/layer_table.h"
@@ -70,6 +71,7 @@ struct StepParts {
   LayerTable layers;
   MicroBatches batches;
   Forwards forwards;
+  MovedValues moved;
   StepScale scale;
   StepStats stats;
   NonfiniteSearch search;

@@ -17,6 +17,13 @@ Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, cons
   return unit;
 }
 
+std::vector<std::string> names_of_state(const Precision& precision, const std::vector<std::string>& states) {
+  std::vector<std::string> names;
+  if (precision.is_mixed()) names.emplace_back("master");
+  for (const std::string& state : states) names.push_back("state." + state);
+  return names;
+}
+
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,
                    const AllocateFn& allocate, const SharedBuffers& shared) {
   if (!unit.plan.held) return;
@@ -53,9 +60,7 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   unit.has_own_master = precision.is_mixed();
   if (unit.plan.state_home.is_elsewhere()) {
     if (unit.has_own_master) unit.master.reset();
-    std::vector<std::string> tensors;
-    if (unit.has_own_master) tensors.emplace_back("master");
-    for (const std::string& name : state_names) tensors.push_back("state." + name);
+    const std::vector<std::string> tensors = names_of_state(precision, state_names);
     std::vector<DataSlice>& slices = unit.slices_of(UnitData::state);
     slices.resize(static_cast<size_t>(unit.plan.slices));
     for (int part = 0; part < unit.plan.state_home.stays; ++part) {

@@ -27,6 +27,9 @@ struct SharedBuffers {
 // Returns the unit without buffers: its layout, and this rank's index along the axes that shard it.
 Unit describe_unit(const ModelInfo& model, int index, const UnitPlan& plan, const Coord& coord);
 
+// Returns the names of the tensors of optimizer state, with master parameters that have memory of their own, as in a DataSlice.
+std::vector<std::string> names_of_state(const Precision& precision, const std::vector<std::string>& states);
+
 // Allocates parameters, gradient and optimizer state, all zero; of data that lie elsewhere, the slices that stay. If parameters
 // are node_shared, `full` must be allocated already.
 void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision, const std::vector<std::string>& state_names,

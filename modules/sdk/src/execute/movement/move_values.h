@@ -1,0 +1,67 @@
+// FETCH_VALUE and EVICT_VALUE: the data of a step on their way between the device's memory and other memories.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "execute/movement/saved_tensors.h"
+#include "zt/execute/executor.h"
+
+namespace zt {
+
+struct StepParts;
+class OwnedStorages;
+
+// What EVICT_VALUE has taken out of memory. The tensors stay, with empty storages, and FETCH_VALUE fills these again: no tensor
+// has to be made anew, wherever autograd refers to it. A storage leaves only if nothing but the data of the step refers to it.
+//
+// On device meta nothing is copied, but the same memory is counted.
+// Threads: the rank's thread only.
+class MovedValues {
+ public:
+  // Begins a run of `program`: forgets what has not come back. No transfer may be under way.
+  void begin(const RankProgram& program, const StepState& state);
+  // Forgets it of one micro-batch.
+  void discard(int micro_batch, const StepState& state);
+
+  // Returns the list for what the forward of a position saves; null if the program takes no data out of memory.
+  SavedTensors* saved_by(int position, int micro_batch) { return moves_ ? &saved_[{position, micro_batch}] : nullptr; }
+
+  // Start the actions of these kinds.
+  Work evict(const Action& action, StepParts& parts);
+  Work fetch(const Action& action, const StepState& state);
+  // Returns the bytes that were moved since the last call.
+  int64_t take_moved_bytes() { return std::exchange(moved_, 0); }
+
+ private:
+  // A storage, and the first of its bytes in the record.
+  struct Part {
+    c10::intrusive_ptr<c10::StorageImpl> storage;
+    int64_t begin, bytes;
+  };
+  // What one EVICT_VALUE has taken: the bytes of its storages, one after the other.
+  struct Record {
+    Tier tier;
+    int64_t place = 0, bytes = 0;
+    std::vector<Part> parts = {};
+  };
+  using Key = std::tuple<int, int, StepData>;  // position, micro-batch
+
+  static Key key_of(const Action& action) { return {action.target, action.micro_batch, action.step_data()}; }
+  at::Tensor take_buffer(const Action& action, int64_t bytes, at::Device device);
+  void add_saved(int position, int micro_batch, OwnedStorages& owned) const;
+  OwnedStorages held_by_step(const Action& action, StepParts& parts) const;
+  static void give_back(const Record& record, const StepState& state);
+
+  bool moves_ = false;
+  std::map<std::pair<int, int>, SavedTensors> saved_;  // by position and micro-batch
+  std::map<Key, Record> away_;
+  std::map<int64_t, at::Tensor> buffers_;  // by slot: through which data leave, and into which they come back
+  int64_t moved_ = 0;
+};
+
+}  // namespace zt
