@@ -4,7 +4,9 @@ local stream = require "draw.stream"
 
 local cases = {}
 
-local HIDDEN, POSITIONS = 12, 33
+local POSITIONS = 33
+
+local function hidden_of(of) return of.hidden or 12 end
 
 local STYLES = {
   gpt2 = {norm = "layernorm", bias = true, rotary = false, activation = "gelu_tanh", ffn = 14},
@@ -14,7 +16,7 @@ local STYLES = {
 
 local function block_options(of)
   local how = {heads = of.heads, kv_heads = of.kv_heads, window = of.window, dropout = of.dropout, tile = of.tile}
-  how.head_dim = HIDDEN / of.heads
+  how.head_dim = hidden_of(of) / of.heads
   for key, value in pairs(STYLES[of.style]) do how[key] = value end
   how.method, how.heads_at_once = of.context:match "%a+" or "ring", of.heads_at_once > 0 and of.heads_at_once or nil
   return how
@@ -23,30 +25,30 @@ end
 -- The layers of the second block's MLP, in place of that of an nn.block.
 local inner = {}
 
-function inner.lua(seed, dropout)
+function inner.lua(hidden, seed, dropout)
   return {
-    stream.lua_mlp("mlp", HIDDEN, 7, seed, dropout), stream.token_mean("mean", HIDDEN, seed + 5),
-    stream.running_mean("sums", HIDDEN, seed + 6, dropout), stream.pair("pair", HIDDEN, 10),
+    stream.lua_mlp("mlp", hidden, 7, seed, dropout), stream.token_mean("mean", hidden, seed + 5),
+    stream.running_mean("sums", hidden, seed + 6, dropout), stream.pair("pair", hidden, 10),
   }
 end
 
-function inner.experts(seed)
+function inner.experts(hidden, seed)
   local router = seed % 2 == 0 and "losses = {balance = 0.1, z = 0.01}" or 'score = "sigmoid", noise = "jitter"'
   local where = 'axis = mesh.ep, tensor = tp, context = context("ring", 1)'
   local code = ("moe.layers{experts = 4, hidden = %d, top_k = 2, %s, ffn = 5, router = {std = 0.7, %s}}")
-    :format(HIDDEN, where, router)
+    :format(hidden, where, router)
   return {{name = "experts", kind = "mixture", positions = 4, code = code}}
 end
 
 local function items_of(of, seed)
-  local how = block_options(of)
-  local items = {stream.block("one", HIDDEN, how)}
+  local hidden, how = hidden_of(of), block_options(of)
+  local items = {stream.block("one", hidden, how)}
   local make = inner[of.mlp]
   if not make then
-    items[2] = stream.block("two", HIDDEN, how)
+    items[2] = stream.block("two", hidden, how)
     return items
   end
-  for _, item in ipairs(stream.around("two", HIDDEN, how, make(seed, of.dropout))) do items[#items + 1] = item end
+  for _, item in ipairs(stream.around("two", hidden, how, make(hidden, seed, of.dropout))) do items[#items + 1] = item end
   return items
 end
 
@@ -85,7 +87,7 @@ function cases.of(combination, number)
   local of, sizes = combination, dimensions.sizes(combination)
   local rows = sizes.pp == 1 and number % 2 == 1 and {1} or {1, 1} -- samples of each micro-batch
   local case = {
-    seed = number, vocab = of.vocab, hidden = HIDDEN, steps = 3, steps_of_bits = 2, frozen = {},
+    seed = number, vocab = of.vocab, hidden = hidden_of(of), steps = 3, steps_of_bits = 2, frozen = {},
     by_hand = number % 4 == 1 and sizes.pp == 1, -- a pipeline has no steps by hand
     cut = {sequence = of.tensor:find "sequence" ~= nil, layout = of.context:match "%a+$" or "balanced"},
     items = items_of(of, number), is_tied = of.tied, norm = STYLES[of.style].norm, packed = of.packed,
@@ -99,10 +101,10 @@ function cases.of(combination, number)
   return case
 end
 
---- Returns a line that says what the combination is.
-function cases.text(combination)
+--- Returns a line that says what the combination is. `list`: its dimensions, if they are not those of cut layers.
+function cases.text(combination, list)
   local parts = {}
-  for _, dimension in ipairs(dimensions.list) do
+  for _, dimension in ipairs(list or dimensions.list) do
     parts[#parts + 1] = dimension[1] .. " " .. tostring(combination[dimension[1]])
   end
   return table.concat(parts, ", ")

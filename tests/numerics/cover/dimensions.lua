@@ -23,6 +23,15 @@ dimensions.list = {
   {"backend", {"local", "shm"}},
 }
 
+--- Dimensions that change the same code: all their values are combined.
+dimensions.products = {
+  {"tensor", "context", "pipeline"}, {"tensor", "context", "stage"}, {"tensor", "heads", "kv_heads", "style"},
+  {"context", "tokens", "packed", "window"},
+}
+
+--- Random combinations besides the pairs.
+dimensions.random = 0
+
 local MOST_RANKS = 8
 
 --- Returns the sizes of the mesh's axes; of dimensions without a value the smallest that the others allow.

@@ -1,7 +1,8 @@
--- Runs the cover of cut layers: cases in which each pair of values of two dimensions (dimensions.lua) occurs. The random tests'
--- oracle says which fail.
+-- Runs a cover, of cut layers (dimensions.lua) or of data that move (move_dimensions.lua): cases in which each pair of values of
+-- two dimensions occurs. The random tests' oracle says which fail.
 --
---   ztoolkit run tests/numerics/cover/main.lua                         all cases of the cover
+--   ztoolkit run tests/numerics/cover/main.lua                         all cases of the cover of cut layers
+--   ztoolkit run tests/numerics/cover/main.lua --of moves              those of data that move
 --   ztoolkit run tests/numerics/cover/main.lua --part 1 --parts 4      every fourth case, from the second
 --   ztoolkit run tests/numerics/cover/main.lua --exhaustive            also products of dimensions, and 500 random combinations
 --   ztoolkit run tests/numerics/cover/main.lua --fault norms_of_heads_see_same_data
@@ -10,12 +11,13 @@ local here = arg[0]:match "^(.*)/" or "."
 package.path = ("%s/?.lua;%s/../random/?.lua;"):format(here, here) .. package.path
 package.cpath = package.cpath:match("^[^;]*"):gsub("lib/%?%.so$", "tests/modules/?.so") .. ";" .. package.cpath
 local zt = require "zt"
-local array, cases, dimensions = require "array", require "cases", require "dimensions"
+local array = require "array"
 local faults, oracle, render, suite = require "faults", require "oracle", require "render", require "suite"
 
 local options = zt.cli{
-  name = "cover", about = "Runs cases in which each pair of values of two dimensions of cut layers occurs.",
+  name = "cover", about = "Runs cases in which each pair of values of two dimensions occurs.",
   options = {
+    {"of", "cuts", "what the cases are of: cut layers, or data that move", one_of = {"cuts", "moves"}},
     {"part", 0, "the part of the cases to run, from 0", at_least = 0},
     {"parts", 1, "into how many parts the cases are divided", at_least = 1},
     {"only", nil, "run the case of this number only", type = "integer"},
@@ -32,17 +34,18 @@ zt.set_log_level "error"
 
 local SEED, RANDOM = 3, 500
 
--- Dimensions that change the same code: all their values are combined.
-local PRODUCTS = {{"tensor", "context", "pipeline"}, {"tensor", "context", "stage"}, {"tensor", "heads", "kv_heads", "style"},
-                  {"context", "tokens", "packed", "window"}}
+local is_of_cuts = options.of == "cuts"
+local cases = require(is_of_cuts and "cases" or "move_cases")
+local dimensions = require(is_of_cuts and "dimensions" or "move_dimensions")
 
 local function combinations()
   local found = array.pairwise(dimensions.list, dimensions.is_allowed, SEED)
-  if not options.exhaustive then return found end
   local function add(more)
     for _, combination in ipairs(more) do found[#found + 1] = combination end
   end
-  for i, names in ipairs(PRODUCTS) do add(array.product(dimensions.list, names, dimensions.is_allowed, SEED + i)) end
+  add(array.random(dimensions.list, dimensions.is_allowed, SEED + 100, dimensions.random))
+  if not options.exhaustive then return found end
+  for i, names in ipairs(dimensions.products) do add(array.product(dimensions.list, names, dimensions.is_allowed, SEED + i)) end
   add(array.random(dimensions.list, dimensions.is_allowed, SEED, RANDOM))
   return found
 end
