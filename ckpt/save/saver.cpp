@@ -161,6 +161,7 @@ void Saver::take_snapshot(Job& job, const Contents& contents, SaveMode mode) con
     job.data.push_back({.tensor = part.data.narrow(0, write.first, write.region.count)});
     is_on_host = is_on_host && job.data.back().tensor.is_cpu();
   }
+  keep_sources(*image_, job.data);
   if (mode == SaveMode::async || !is_on_host) copy_into(*image_, job.data);
   const auto policy = mode == SaveMode::async ? std::launch::async : std::launch::deferred;
   job.result = std::async(policy, [this, &job, may_run = job.may_run.get_future()]() mutable {

@@ -41,7 +41,7 @@ class SourceBlocks {
     at::Tensor values;
   };
 
-  std::array<Kept, 8> kept_;
+  std::array<Kept, 5> kept_;
   size_t turn_ = 0;
 };
 
@@ -69,7 +69,15 @@ class DatasetBytes {
       begin = to;
     }
   }
-  // States that the bytes [begin, end) are not read any more.
+  // States that the bytes [begin, end) are read soon, or not any more.
+  void prefetch(int64_t begin, int64_t end) const {
+    const auto block_end = [&](int64_t byte) { return std::min(io::checksum_blocks(byte) * io::kChecksumBlock, size_); };
+    begin = std::max(block_end(begin), data_->bytes_in_memory());
+    end = block_end(end);
+    if (!data_->source || begin >= end) return;
+    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
+    data_->source->prefetch(data_->first + begin / element, (end - begin) / element);
+  }
   void release(int64_t begin, int64_t end) const {
     begin = std::max(begin, data_->bytes_in_memory());
     if (!data_->source || begin >= end) return;
@@ -105,6 +113,13 @@ class ShardBytes {
   }
   std::vector<std::vector<uint64_t>>& checksums() { return checksums_; }
 
+  // States that the bytes of the file up to `end` are read soon.
+  void prefetch(int64_t end) {
+    for (auto piece = first_ending_after(prefetched_); piece != pieces_.end() && piece->begin < end; ++piece)
+      piece->bytes.prefetch(std::max<int64_t>(prefetched_ - piece->begin, 0), std::min(end - piece->begin, piece->bytes.size()));
+    prefetched_ = std::max(prefetched_, end);
+  }
+
   // Returns scratch.size() bytes of the file from `offset` on: in the image's memory if all lie there, otherwise in `scratch`.
   std::span<const std::byte> read(int64_t offset, std::span<std::byte> scratch) {
     const std::byte* image = image_.data();
@@ -119,7 +134,10 @@ class ShardBytes {
       const bool is_image = piece == pieces_.end() || at < piece->begin;
       const int64_t to = is_image ? std::min(end, piece == pieces_.end() ? end : piece->begin) : std::min(end, piece->end());
       std::byte* place = scratch.data() + at - offset;
-      const auto put = [&](std::span<const std::byte> bytes) { place = std::ranges::copy(bytes, place).out; };
+      const auto put = [&](std::span<const std::byte> bytes) {
+        std::memcpy(place, bytes.data(), bytes.size());
+        place += bytes.size();
+      };
       if (is_image) {
         put({image + at, static_cast<size_t>(to - at)});
       } else {
@@ -145,6 +163,7 @@ class ShardBytes {
 
   ShardImage& image_;
   SourceBlocks blocks_;
+  int64_t prefetched_ = 0;
   std::vector<Piece> pieces_;
   std::vector<std::vector<uint64_t>> checksums_;  // per dataset
 };
@@ -176,25 +195,31 @@ int64_t ShardData::bytes() const {
   return source ? count * static_cast<int64_t>(c10::elementSize(source->dtype())) : static_cast<int64_t>(tensor.nbytes());
 }
 
-void copy_into(ShardImage& image, std::vector<ShardData>& data) {
+// Returns the place of the first elements of a dataset in the image.
+static at::Tensor place_in(ShardImage& image, size_t dataset, int64_t elements, at::ScalarType dtype) {
+  return at::from_blob(image.data() + image.offset(dataset), {elements}, at::TensorOptions().dtype(dtype));
+}
+
+void keep_sources(ShardImage& image, std::vector<ShardData>& data) {
   const int64_t start = first_written(image, data);
-  const auto place_of = [&](size_t dataset, int64_t elements, at::ScalarType dtype) {
-    return at::from_blob(image.data() + image.offset(dataset), {elements}, at::TensorOptions().dtype(dtype));
-  };
   for (size_t i = 0; i < data.size(); ++i) {
     ShardData& each = data[i];
-    if (!each.source) {
-      each.tensor = place_of(i, each.tensor.numel(), each.tensor.scalar_type()).copy_(each.tensor);
-      continue;
-    }
+    if (!each.source) continue;
     each.source = each.source->keep(std::exchange(each.first, 0), each.count);
     const auto element = static_cast<int64_t>(c10::elementSize(each.source->dtype()));
     const int64_t last = io::checksum_blocks(std::max<int64_t>(start - image.offset(i), 0)) * io::kChecksumBlock;
     const int64_t early = std::min(each.count, last / element);
     if (early == 0) continue;
-    each.tensor = place_of(i, early, each.source->dtype());
+    each.tensor = place_in(image, i, early, each.source->dtype());
     each.source->read(0, each.tensor);
     each.source->release(0, early);
+  }
+}
+
+void copy_into(ShardImage& image, std::vector<ShardData>& data) {
+  for (size_t i = 0; i < data.size(); ++i) {
+    at::Tensor& tensor = data[i].tensor;
+    if (!data[i].source) tensor = place_in(image, i, tensor.numel(), tensor.scalar_type()).copy_(tensor);
   }
 }
 
@@ -223,7 +248,10 @@ ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardIma
     is_sealed = true;
   };
   const auto source = [&](int64_t offset, std::span<std::byte> scratch) {
-    if (offset >= start) contents.hash(offset, offset + static_cast<int64_t>(scratch.size()));
+    constexpr int64_t kAhead = 2 * io::kBlock;
+    const int64_t end = offset + static_cast<int64_t>(scratch.size());
+    contents.prefetch(end + kAhead);
+    if (offset >= start) contents.hash(offset, end);
     else if (!is_sealed) seal();
     return contents.read(offset, scratch);
   };

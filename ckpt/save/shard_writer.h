@@ -42,12 +42,16 @@ struct ShardData {
   int64_t bytes_in_memory() const { return tensor.defined() ? static_cast<int64_t>(tensor.nbytes()) : 0; }
 };
 
-// Copies the tensors (one per dataset, on any device) into the image, and makes `data` refer to the image's memory. Keeps sources
-// as they are now (PieceSource::keep), and copies of them what is written last. Write_shard releases the rest as it is written.
+// Keeps sources as they are now (PieceSource::keep), and copies of them into the image what is written last. `write_shard`
+// releases the rest as it is written.
+void keep_sources(ShardImage& image, std::vector<ShardData>& data);
+
+// Copies the tensors (one per dataset, on any device) into the image, and makes `data` refer to the image's memory. Leaves
+// sources as they are.
 void copy_into(ShardImage& image, std::vector<ShardData>& data);
 
 // Writes the file, which must not exist, and computes the checksums meanwhile. data: in host memory, one per dataset. Tensors
-// from copy_into are written without another copy. Of sources, 8 MiB are in memory at the same time.
+// from copy_into are written without another copy. Of sources, about 20 MiB are in memory at the same time.
 ShardRecord write_shard(io::FileSystem& files, const std::string& path, ShardImage& image, const std::vector<ShardData>& data);
 
 }  // namespace zt::ckpt

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Starts a run that saves often, ROUNDS times, and kills one rank or all ranks with SIGKILL each time.
 
-    kill_runs.py ROUNDS ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER
+    kill_runs.py ROUNDS ZTOOLKIT MPIRUN SCRIPT TOKENS FOLDER [--moved]
 
 After every kill, the latest checkpoint must pass `ztoolkit ckpt verify` and must not be older than after the kill before. At last
 the run is continued to its end, and its checkpoint is compared with that of an undisturbed run: all tensors must be equal bit by
-bit.
+bit. With --moved the runs that are killed train at stage 3 with all data in files, of which no kill may leave one; the undisturbed
+run has its data in memory.
 """
 
 import os
@@ -17,14 +18,17 @@ import subprocess
 import sys
 import time
 
-ROUNDS, ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:]
+ROUNDS, ZTOOLKIT, MPIRUN, SCRIPT, TOKENS, FOLDER = sys.argv[1:7]
+IS_MOVED = sys.argv[7:] == ["--moved"]
+SWAP = pathlib.Path(FOLDER) / "swap"
 LIMIT = 60  # seconds within which a run with a killed rank must end
 RANKS = 2
 
 
 def command(name, steps):
     return [MPIRUN, "--oversubscribe", "-n", str(RANKS), ZTOOLKIT, "run", SCRIPT, "--data", TOKENS, "--folder", FOLDER,
-            "--name", name, "--steps", str(steps)]
+            "--name", name, "--steps", str(steps), "--stage", "3" if IS_MOVED else "1",
+            *(["--move", str(SWAP)] if IS_MOVED and name == "killed" else [])]
 
 
 def ranks_of(mpirun):
@@ -83,6 +87,7 @@ def run_to_end(name, steps):
 def main():
     random.seed(8)
     shutil.rmtree(FOLDER, ignore_errors=True)
+    SWAP.mkdir(parents=True)
     step, incomplete, kinds = 0, 0, {"one rank": 0, "all": 0}
     for round_ in range(int(ROUNDS)):
         process = subprocess.Popen(command("killed", 1_000_000), stdout=subprocess.PIPE, text=True, start_new_session=True)
@@ -94,6 +99,8 @@ def main():
         kinds["all" if whole else "one rank"] += 1
         kill(process, whole)
         process.stdout.close()
+        if left := list(SWAP.iterdir()):
+            fail(f"a kill has left files of data: {left}")
         found = latest_step("killed")
         if found < step:
             fail(f"the latest checkpoint was of step {step} and is now of step {found}")

@@ -1,17 +1,15 @@
 #include "files/swap_homes.h"
 
-#include <sys/vfs.h>
-
 #include <algorithm>
+#include <chrono>
 #include <deque>
-#include <map>
 #include <mutex>
 
 #include "files/block_sums.h"
+#include "files/disk_space.h"
 #include "files/free_ranges.h"
 #include "files/kept_ranges.h"
 #include "zt/base/error.h"
-#include "zt/base/machine.h"
 #include "zt/base/tensor.h"
 #include "zt/io/io_errors.h"
 #include "zt/io/swap_file.h"
@@ -40,12 +38,21 @@ struct Extent {
 
 class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHomes> {
  public:
-  SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums)
-      : files_(std::move(files)), options_(std::move(options)), has_sums_(has_sums) {
+  SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world)
+      : files_(std::move(files)), options_(std::move(options)), has_sums_(has_sums), world_(world) {
     extents_.emplace_back(*files_, options_, 0, has_sums_);
   }
 
-  void pin(const at::Tensor& arena) { extents_.front().swap.pin(bytes_of(arena)); }
+  // Says once what makes transfers slower than they could be.
+  void pin(const at::Tensor& arena) {
+    io::SwapFile& swap = extents_.front().swap;
+    const bool is_pinned = !arena.defined() || swap.pin(bytes_of(arena));
+    if (options_.caching == io::Caching::direct && !swap.is_direct())
+      say(LogLevel::info, "the file system has no direct I/O, so data pass through the page cache");
+    if (!is_pinned)
+      say(LogLevel::info, "the system does not let {} of memory be locked, so each transfer costs more: raise `ulimit -l`",
+          human_bytes(arena.numel()));
+  }
 
   Work read(Tier tier, int64_t place, at::Tensor to) override {
     check(tier);
@@ -73,7 +80,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     Kept(std::shared_ptr<SwapHomes> homes, int64_t place, int64_t bytes)
         : homes_(std::move(homes)), token_(homes_->kept_.add(place, bytes)) {}
     ~Kept() override { homes_->kept_.remove(token_); }
-    void read(int64_t place, at::Tensor to) override { homes_->start(io::IoDirection::read, place, std::move(to)).synchronize(); }
+    Work read(int64_t place, at::Tensor to) override { return homes_->start(io::IoDirection::read, place, std::move(to)); }
     void release(int64_t place, int64_t bytes) override { homes_->kept_.release(token_, place, bytes); }
 
    private:
@@ -81,8 +88,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     const KeptRanges::Token token_;
   };
 
-  // Keeps the memory that is moved. The swap file outlives all works of a trainer that are waited for; at its end it waits for
-  // the others itself.
+  // Keeps the memory that is moved. The homes outlive all works.
   class Transfer final : public Work::State {
    public:
     Transfer(SwapHomes& homes, Extent& extent, int64_t place, at::Tensor memory, io::IoDirection direction)
@@ -97,6 +103,14 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
       }
     }
 
+    // The system may move the memory until then.
+    ~Transfer() override {
+      try {
+        wait();
+      } catch (const std::exception&) {  // nobody waits for it
+      }
+    }
+
     bool done() override {
       const std::lock_guard lock(homes_.mutex_);
       return has_ended_ || extent_.swap.is_done(ticket_);
@@ -105,8 +119,10 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
       const std::lock_guard lock(homes_.mutex_);
       if (fault_) std::rethrow_exception(fault_);
       if (std::exchange(has_ended_, true)) return;
+      const auto begin = std::chrono::steady_clock::now();
       try {
         extent_.swap.wait(ticket_);
+        homes_.note_wait(memory_.numel(), begin);
         if (extent_.sums && direction_ == io::IoDirection::read) homes_.compare(extent_, place_, memory_);
       } catch (...) {
         fault_ = std::current_exception();
@@ -162,74 +178,40 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
           fmt::join(options_.folders, "', '"), kSumBlock, wrong);
   }
 
+  template <class... Args>
+  void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
+    if (world_.rank != 0) return;
+    log(level, world_,
+        fmt::format("offload.move, files in '{}': {}", fmt::join(options_.folders, "', '"),
+                    fmt::format(format, std::forward<Args>(args)...)));
+  }
+
+  // A disk may stop for seconds, as an SSD whose cache is full does. That is said once.
+  void note_wait(int64_t bytes, std::chrono::steady_clock::time_point begin) {
+    constexpr double kLong = 3;
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (seconds < kLong || std::exchange(has_waited_, true)) return;
+    log(LogLevel::warn, world_,
+        fmt::format(
+            "offload.move, files in '{}': the disk is slow, {:.1f} s for {} ({}/s). Measure it by `ztoolkit io bench`; let "
+            "more stay in memory, or take another disk",
+            fmt::join(options_.folders, "', '"), seconds, human_bytes(bytes),
+            human_bytes(static_cast<int64_t>(static_cast<double>(bytes) / seconds))));
+  }
+
   static constexpr int64_t kLeastGrowth = int64_t{64} << 20;
 
   const std::shared_ptr<io::FileSystem> files_;
   const io::SwapOptions options_;
   const bool has_sums_;
+  const World world_;
+  bool has_waited_ = false;
   std::mutex mutex_;            // of the extents: a thread that saves reads them, too
   std::deque<Extent> extents_;  // the first has the bytes of HomeNeeds; a deque, because transfers refer to them
   int64_t grown_ = 0;           // bytes of the others
   FreeRanges free_;             // of these
   KeptRanges kept_;
 };
-
-// The bytes that the ranks of a machine are about to write to a folder, and its free space before any of them has begun.
-struct Space {
-  int64_t needed = 0, free = -1;
-  int ranks = 0;
-};
-
-// Returns by folder what the ranks of this machine together need there.
-std::map<std::string, Space> gather_spaces(const DiskOptions& options, const HomeNeeds& needs) {
-  const int64_t share = needs.files / std::ssize(options.folder) + options.block;
-  Value::Table mine;
-  for (const std::string& folder : options.folder) mine[folder] = Value::List{share, options.files->free_bytes(folder)};
-  const Value entry = Value::Table{{"machine", machine_name()}, {"folders", mine}};
-  const std::vector<Value> all =
-      needs.world ? needs.world->all_gather_values(entry, "reserves space for data that move") : std::vector<Value>{entry};
-  std::map<std::string, Space> spaces;
-  for (const Value& each : all) {
-    const auto& table = *each.get_if<Value::Table>();
-    if (*table.at("machine").get_if<std::string>() != machine_name()) continue;
-    for (const auto& [folder, numbers] : *table.at("folders").get_if<Value::Table>()) {
-      const auto& list = *numbers.get_if<Value::List>();
-      Space& space = spaces[folder];
-      space.needed += *list[0].get_if<int64_t>();
-      space.free = *list[1].get_if<int64_t>();
-      ++space.ranks;
-    }
-  }
-  return spaces;
-}
-
-void check_spaces(const std::map<std::string, Space>& spaces) {
-  for (const auto& [folder, space] : spaces) {
-    if (space.free < 0 || space.needed <= space.free) continue;
-    misuse(
-        "offload.move: the {} of this machine need{} {} in '{}', and its disk has {} left: free space, add a folder, or let more "
-        "stay in memory",
-        space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "", human_bytes(space.needed),
-        folder, human_bytes(space.free));
-  }
-}
-
-void check_folders(const DiskOptions& options) {
-  for (const std::string& folder : options.folder) {
-    const io::EntryKind kind = options.files->kind_of(folder);
-    if (kind == io::EntryKind::missing)
-      misuse("offload.move: the folder '{}' does not exist: make it on the disk that is to hold the data", folder);
-    if (kind != io::EntryKind::folder)
-      misuse("offload.move: '{}' is {}: give a folder on the disk that is to hold the data", folder, io::phrase_for(kind));
-  }
-}
-
-bool is_in_memory(const std::string& folder) {
-  constexpr auto kTmpfs = 0x01021994, kRamfs = static_cast<int>(0x858458f6);
-  struct statfs status {};
-  if (statfs(folder.c_str(), &status) != 0) return false;
-  return static_cast<int>(status.f_type) == kTmpfs || static_cast<int>(status.f_type) == kRamfs;
-}
 
 // As many operations as all places in memory have.
 int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
@@ -253,8 +235,8 @@ std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNee
                                                            .block = options.block,
                                                            .depth = depth_of(options, needs),
                                                            .caching = options.direct ? io::Caching::direct : io::Caching::cached},
-                                           options.checksum);
-  if (needs.arena.defined()) homes->pin(needs.arena);
+                                           options.checksum, options.world);
+  homes->pin(needs.arena);
   for (const std::string& folder : options.folder) {
     if (options.world.rank == 0 && is_in_memory(folder))
       log(LogLevel::warn, options.world,

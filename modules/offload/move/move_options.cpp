@@ -13,6 +13,16 @@ std::string multiple_of_blocks(const int64_t& elements) {
   return fmt::format("must be a positive multiple of {} elements, got {}", kSliceAlign, elements);
 }
 
+// One folder may be given as a string.
+Value with_folders(const Value& options) {
+  const auto* given = options.get_if<Value::Table>();
+  if (!given) return options;
+  Value::Table table = *given;
+  const auto folder = table.find("folder");
+  if (folder != table.end() && folder->second.get_if<std::string>()) folder->second = Value::List{folder->second};
+  return table;
+}
+
 }  // namespace
 
 MoveOptions parse_move_options(const Value& options) {
@@ -40,7 +50,7 @@ MoveOptions parse_move_options(const Value& options) {
                     Check<int>(between(1, 4096)))
           .optional("direct", &MoveOptions::direct, "bypass the page cache where the file system can do so")
           .optional("checksum", &MoveOptions::checksum, "compare what is read with what was written");
-  MoveOptions parsed = schema.parse(options);
+  MoveOptions parsed = schema.parse(with_folders(options));
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
   if (parsed.has(Where::nvme) && parsed.folder.empty())
     misuse("offload.move: \"nvme\" needs a folder: give folder = {{\"/path\"}} on the disk that is to hold the data");

@@ -95,7 +95,7 @@ TEST(ShardWriter, WritesWhatIsGivenAndItsChecksums) {
     const ShardRecord copied = write_shard(files, "in_place", snapshot, data);
     const ShardRecord read = write_shard(files, "from_sources", streamed, sources);
     ShardImage reused(datasets_of(each));
-    copy_into(reused, sources);
+    keep_sources(reused, sources);
     const ShardRecord kept = write_shard(files, "from_kept", reused, sources);
     const io::Bytes file = io::read_whole(files, "elsewhere");
     EXPECT_EQ(file, read_whole(files, "in_place"));

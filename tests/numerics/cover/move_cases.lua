@@ -12,7 +12,7 @@ local RULES = {
 local FROZEN = {{{item = "one", pattern = "^embedding[.]"}}, {{item = "one", pattern = "^one[.]mlp"}}}
 
 -- Enough for all that one action needs.
-local LEAST_STAGING = 600000
+local LEAST_STAGING = 1000000
 
 local function moves_of(of)
   local name, number = of.room:match "^(%a+) (%S+)$"

@@ -94,8 +94,9 @@ double ActionTimes::movement_seconds(const Action& action, const Cost& cost) con
   const auto add = [&](int64_t bytes, double rate, const char* name) {
     if (bytes == 0) return;
     if (rate <= 0)
-      misuse("the costs{} have no {} for {}: measure it, or give hardware.{} in bytes per second", quoted(machine.name), name,
-             measured_name(action, plan_.model()), name);
+      misuse("the costs{} have no {} for {}: measure it, or give {} in bytes per second", quoted(machine.name), name,
+             measured_name(action, plan_.model()),
+             std::string_view(name) == "host_copy" ? "hardware.host_copy" : "hardware.file_read and hardware.file_write");
     seconds += static_cast<double>(bytes) * machine.ranks_per_machine / rate;
   };
   add(cost.file_read, machine.file_read, "file_read");

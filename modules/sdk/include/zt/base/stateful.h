@@ -24,7 +24,8 @@ class PieceSource {
   // Returns elements [first, first + count) as they are now, for another thread that reads them while their owner goes on: it
   // waits before it changes one that was not released. The source may outlive its owner.
   virtual std::shared_ptr<PieceSource> keep(int64_t first, int64_t count) const = 0;
-  // Of a source that `keep` has returned: these elements are not read any more.
+  // Of a source that `keep` has returned: these elements are read soon, or not any more.
+  virtual void prefetch(int64_t /*first*/, int64_t /*count*/) {}
   virtual void release(int64_t /*first*/, int64_t /*count*/) {}
 };
 

@@ -22,9 +22,9 @@ inline constexpr int64_t kHomeAlign = 4096;  // bytes, of places in a tier and o
 class KeptBytes {
  public:
   virtual ~KeptBytes();
-  // Copies the bytes from `place` on to `to` ([n], uint8, host memory). All are multiples of kHomeAlign. Throws Fault if they
-  // cannot be read.
-  virtual void read(int64_t place, at::Tensor to) = 0;
+  // Starts to copy the bytes from `place` on to `to` ([n], uint8, host memory). All are multiples of kHomeAlign. A wait throws
+  // Fault if they cannot be read.
+  virtual Work read(int64_t place, at::Tensor to) = 0;
   // The bytes [place, place + bytes), any number of them, are not needed any more.
   virtual void release(int64_t place, int64_t bytes) = 0;
 };
@@ -98,7 +98,7 @@ struct Elsewhere {
   std::shared_ptr<Homes> homes = {};   // null if nothing lies elsewhere
 };
 
-// Returns uint8 memory that starts at a multiple of kHomeAlign, zeroed.
-at::Tensor aligned_bytes(int64_t bytes, at::Device device);
+// Returns uint8 memory that starts at a multiple of kHomeAlign, zeroed or with any content.
+at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed = true);
 
 }  // namespace zt

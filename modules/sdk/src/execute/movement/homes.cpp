@@ -61,7 +61,7 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
   return map;
 }
 
-at::Tensor aligned_bytes(int64_t bytes, at::Device device) {
+at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed) {
   if (!device.is_cpu()) return at::zeros({bytes}, at::device(device).dtype(at::kByte));
   // Huge pages make direct I/O two to three times as fast.
   constexpr size_t kHugePage = size_t{2} << 20;
@@ -70,7 +70,7 @@ at::Tensor aligned_bytes(int64_t bytes, at::Device device) {
   void* memory = std::aligned_alloc(align, std::max(rounded, align));
   if (!memory) throw OutOfMemory(fmt::format("cannot allocate {} for data that move", human_bytes(bytes)));
   madvise(memory, rounded, MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
-  std::memset(memory, 0, static_cast<size_t>(bytes));
+  if (is_zeroed) std::memset(memory, 0, static_cast<size_t>(bytes));
   return at::from_blob(
       memory, {bytes}, [](void* owned) { std::free(owned); }, at::kByte);
 }

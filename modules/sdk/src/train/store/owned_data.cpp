@@ -3,7 +3,9 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <deque>
 
+#include "train/store/kept_elements.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
@@ -36,133 +38,131 @@ OwnedPlace place_of(const StepState& state, const Unit& unit, const std::string&
   return {name == "master" ? unit.master : unit.state.at(name.substr(std::string_view("state.").size()))};
 }
 
-// The bytes of some elements of a slice in its tier, with those around them that fill whole blocks.
-class Window {
- public:
-  // `first`: counted in the slice.
-  Window(const StepState& state, const OwnedPlace& place, int part, int64_t first, int64_t count)
-      : homes_(*state.elsewhere.homes), records_(*place.records) {
-    const int64_t begin = first / kSliceAlign * kSliceAlign, end = in_whole_blocks(first + count);
-    place_ = place.byte_of(part, begin);
-    bytes_ = aligned_bytes((end - begin) * size_of(records_.dtype), state.links->device());
-    elements_ = bytes_.view(records_.dtype).narrow(0, first - begin, count);
-    homes_.read(records_.home.tier, place_, bytes_).synchronize();
-  }
-  const at::Tensor& elements() const { return elements_; }
-  void write_back() { homes_.write(records_.home.tier, place_, bytes_).synchronize(); }
-
- private:
-  Homes& homes_;
-  const DataRecords& records_;
-  int64_t place_ = 0;
-  at::Tensor bytes_, elements_;
-};
-
-enum class Use : uint8_t { read, change };
-
 // A part of a slice: elements [first, first + count) of it, and the place of the first among the wanted elements.
 struct Stretch {
   int part;
   int64_t first, count, at;
 };
 
-// Cuts the wanted elements of a tensor that lies in slices, in order. `longest`: most elements of a stretch.
+// Cuts the wanted elements of a tensor that lies in slices, in order, where blocks begin. `longest`: most elements of a stretch,
+// a multiple of kSliceAlign.
 std::vector<Stretch> stretches_of(const OwnedPlace& place, const Slice& wanted, int64_t longest) {
   std::vector<Stretch> stretches;
   for (int part = 0; part < place.records->slices; ++part) {
     const Slice slice = place.records->slice(part);
     const int64_t end = std::min(slice.end(), wanted.end());
-    for (int64_t begin = std::max(slice.first, wanted.first); begin < end; begin += longest)
-      stretches.push_back({part, begin - slice.first, std::min(longest, end - begin), begin - wanted.first});
+    for (int64_t begin = std::max(slice.first, wanted.first); begin < end;) {
+      const int64_t next = std::min(end, (begin + longest) / kSliceAlign * kSliceAlign);
+      stretches.push_back({part, begin - slice.first, next - begin, begin - wanted.first});
+      begin = next;
+    }
   }
   return stretches;
 }
 
+// The bytes of a stretch in its tier, with those around it that fill whole blocks.
+class Window {
+ public:
+  Window(const StepState& state, const OwnedPlace& place, const Stretch& stretch)
+      : homes_(*state.elsewhere.homes), place_(place), stretch_(stretch), begin_(stretch.first / kSliceAlign * kSliceAlign) {
+    const int64_t end = in_whole_blocks(stretch.first + stretch.count);
+    bytes_ = aligned_bytes((end - begin_) * size(), state.links->device(), /*is_zeroed=*/false);
+  }
+  at::Tensor elements() const { return bytes_.view(place_.records->dtype).narrow(0, stretch_.first - begin_, stretch_.count); }
+  void read() { read_blocks(begin_, begin_ + bytes_.numel() / size()); }
+  // Reads the blocks that have other elements, too. What follows the last element of a slice is nothing.
+  void read_edges() {
+    const int64_t end = stretch_.first + stretch_.count, last = end / kSliceAlign * kSliceAlign;
+    if (begin_ < stretch_.first) read_blocks(begin_, begin_ + kSliceAlign);
+    const bool is_shared = last < end && end < place_.records->slice(stretch_.part).count;
+    if (is_shared && (last > begin_ || begin_ == stretch_.first)) read_blocks(last, last + kSliceAlign);
+  }
+  Work write() { return homes_.write(place_.records->home.tier, place_.byte_of(stretch_.part, begin_), bytes_); }
+
+ private:
+  int64_t size() const { return size_of(place_.records->dtype); }
+  void read_blocks(int64_t begin, int64_t end) {
+    const at::Tensor to = bytes_.narrow(0, (begin - begin_) * size(), (end - begin) * size());
+    homes_.read(place_.records->home.tier, place_.byte_of(stretch_.part, begin), to).synchronize();
+  }
+
+  Homes& homes_;
+  const OwnedPlace& place_;
+  const Stretch stretch_;
+  const int64_t begin_;  // of the first block, counted in the slice
+  at::Tensor bytes_;
+};
+
+// Adds what is moved to the message of an error.
+template <class Call>
+void with_stretch(const StepState& state, const Unit& unit, const OwnedPlace& place, int part, const Call& call) {
+  const auto about = [&] {
+    return fmt::format("'{}' of unit '{}', slice {}", place.name, state.model->units[unit.index].name, part);
+  };
+  with_context(about, call);
+}
+
+// Returns the elements of a stretch that is in memory; undefined if it is not.
+at::Tensor in_memory(const OwnedPlace& place, const Stretch& stretch) {
+  const DataSlice& slice = (*place.slices)[static_cast<size_t>(stretch.part)];
+  return slice.is_here ? slice.tensors.at(place.name).narrow(0, stretch.first, stretch.count) : at::Tensor();
+}
+
 // Calls visit(elements, at) for stretches of the wanted elements, in order: a view of them and the place of the first among the
-// wanted ones. With Use::change they are written back.
+// wanted ones.
 template <class Visit>
-void for_each_stretch(const StepState& state, const Unit& unit, const std::string& tensor, const Slice& wanted, Use use,
+void for_each_stretch(const StepState& state, const Unit& unit, const std::string& tensor, const Slice& wanted,
                       const Visit& visit) {
   const OwnedPlace place = place_of(state, unit, tensor);
   if (place.whole.defined()) return visit(place.whole.narrow(0, wanted.first, wanted.count), 0);
   for (const Stretch& stretch : stretches_of(place, wanted, kWindow)) {
-    const DataSlice& here = (*place.slices)[static_cast<size_t>(stretch.part)];
-    if (here.is_here) {
-      visit(here.tensors.at(place.name).narrow(0, stretch.first, stretch.count), stretch.at);
+    if (const at::Tensor here = in_memory(place, stretch); here.defined()) {
+      visit(here, stretch.at);
       continue;
     }
-    const auto about = [&] {
-      return fmt::format("'{}' of unit '{}', slice {}", place.name, state.model->units[unit.index].name, stretch.part);
-    };
-    with_context(about, [&] {
-      Window window(state, place, stretch.part, stretch.first, stretch.count);
+    with_stretch(state, unit, place, stretch.part, [&] {
+      Window window(state, place, stretch);
+      window.read();
       visit(window.elements(), stretch.at);
-      if (use == Use::change) window.write_back();
     });
   }
 }
-
-// Elements that are in memory, or kept where they lie.
-class KeptElements final : public PieceSource {
- public:
-  // `at`: their place in the source. `place`: of their first byte in the tier.
-  struct Part {
-    int64_t at, count;
-    at::Tensor copy;  // undefined if they lie elsewhere
-    std::shared_ptr<KeptBytes> bytes = {};
-    int64_t place = 0;
-  };
-  KeptElements(std::vector<Part> parts, at::ScalarType dtype) : parts_(std::move(parts)), dtype_(dtype) {}
-
-  at::ScalarType dtype() const override { return dtype_; }
-  void read(int64_t first, at::Tensor to) const override {
-    for_each(first, to.numel(), [&](const Part& part, int64_t begin, int64_t count) {
-      const at::Tensor target = to.narrow(0, part.at + begin - first, count);
-      if (part.copy.defined()) target.copy_(part.copy.narrow(0, begin, count));
-      else read_bytes(part, begin, target);
-    });
-  }
-  void release(int64_t first, int64_t count) override {
-    for_each(first, count, [&](const Part& part, int64_t begin, int64_t elements) {
-      if (part.bytes) part.bytes->release(part.place + begin * size_of(dtype_), elements * size_of(dtype_));
-    });
-  }
-  void write(int64_t, const at::Tensor&) override { fault("elements that are kept cannot be changed"); }
-  std::shared_ptr<PieceSource> keep(int64_t, int64_t) const override { fault("elements can be kept once"); }
-
- private:
-  // Calls visit(part, begin, count) for the parts of [first, first + wanted), with elements counted in the part.
-  template <class Visit>
-  void for_each(int64_t first, int64_t wanted, const Visit& visit) const {
-    for (const Part& part : parts_) {
-      const int64_t begin = std::max(first - part.at, int64_t{0}), end = std::min(first + wanted - part.at, part.count);
-      if (begin < end) visit(part, begin, end - begin);
-    }
-  }
-
-  void read_bytes(const Part& part, int64_t first, const at::Tensor& to) const {
-    const int64_t begin = part.place + first * size_of(dtype_), end = begin + static_cast<int64_t>(to.nbytes());
-    const int64_t aligned = begin / kHomeAlign * kHomeAlign, bytes = (end - aligned + kHomeAlign - 1) / kHomeAlign * kHomeAlign;
-    thread_local at::Tensor window;  // of the thread that saves
-    if (!window.defined() || window.numel() < bytes) window = aligned_bytes(bytes, at::kCPU);
-    part.bytes->read(aligned, window.narrow(0, 0, bytes));
-    to.copy_(window.narrow(0, begin - aligned, end - begin).view(dtype_));
-  }
-
-  const std::vector<Part> parts_;
-  const at::ScalarType dtype_;
-};
 
 }  // namespace
 
 void read(const StepState& state, const Unit& unit, const std::string& tensor, int64_t first, at::Tensor to) {
-  for_each_stretch(state, unit, tensor, {first, to.numel()}, Use::read,
+  for_each_stretch(state, unit, tensor, {first, to.numel()},
                    [&](const at::Tensor& elements, int64_t at) { to.narrow(0, at, elements.numel()).copy_(elements); });
 }
 
 void write(const StepState& state, const Unit& unit, const std::string& tensor, int64_t first, const at::Tensor& from) {
-  for_each_stretch(state, unit, tensor, {first, from.numel()}, Use::change,
-                   [&](at::Tensor elements, int64_t at) { elements.copy_(from.narrow(0, at, elements.numel())); });
+  const OwnedPlace place = place_of(state, unit, tensor);
+  if (place.whole.defined()) {
+    place.whole.narrow(0, first, from.numel()).copy_(from);
+    return;
+  }
+  constexpr size_t kAtOnce = 4;
+  std::deque<std::pair<int, Work>> works;  // by slice
+  const auto finish_one = [&] {
+    const auto [part, work] = works.front();
+    works.pop_front();
+    with_stretch(state, unit, place, part, [&, work = work] { work.synchronize(); });
+  };
+  for (const Stretch& stretch : stretches_of(place, {first, from.numel()}, kWindow)) {
+    const at::Tensor given = from.narrow(0, stretch.at, stretch.count);
+    if (at::Tensor here = in_memory(place, stretch); here.defined()) {
+      here.copy_(given);
+      continue;
+    }
+    if (works.size() == kAtOnce) finish_one();
+    with_stretch(state, unit, place, stretch.part, [&] {
+      Window window(state, place, stretch);
+      window.read_edges();
+      window.elements().copy_(given);
+      works.emplace_back(stretch.part, window.write());
+    });
+  }
+  while (!works.empty()) finish_one();
 }
 
 at::Tensor all(const StepState& state, const Unit& unit, const std::string& tensor) {
@@ -175,27 +175,28 @@ at::Tensor all(const StepState& state, const Unit& unit, const std::string& tens
 
 std::shared_ptr<PieceSource> keep(const StepState& state, const Unit& unit, const std::string& tensor, const Slice& wanted) {
   const OwnedPlace place = place_of(state, unit, tensor);
-  if (place.whole.defined()) {
-    const at::Tensor copy = place.whole.narrow(0, wanted.first, wanted.count).to(at::kCPU, false, true);
-    return std::make_shared<KeptElements>(std::vector<KeptElements::Part>{{0, wanted.count, copy}}, copy.scalar_type());
-  }
+  const auto copy_of = [](const at::Tensor& elements) { return elements.to(at::kCPU, /*non_blocking=*/false, /*copy=*/true); };
   std::vector<KeptElements::Part> parts;
-  for (const Stretch& stretch : stretches_of(place, wanted, wanted.count)) {
+  if (place.whole.defined()) {
+    parts.push_back({0, wanted.count, copy_of(place.whole.narrow(0, wanted.first, wanted.count))});
+    return std::make_shared<KeptElements>(std::move(parts), place.whole.scalar_type());
+  }
+  const at::ScalarType dtype = place.records->dtype;
+  for (const Stretch& stretch : stretches_of(place, wanted, in_whole_blocks(wanted.count) + kSliceAlign)) {
     KeptElements::Part& part = parts.emplace_back(stretch.at, stretch.count);
-    const DataSlice& here = (*place.slices)[static_cast<size_t>(stretch.part)];
-    if (here.is_here) {
-      part.copy = here.tensors.at(place.name).narrow(0, stretch.first, stretch.count).to(at::kCPU, false, true);
+    if (const at::Tensor here = in_memory(place, stretch); here.defined()) {
+      part.copy = copy_of(here);
       continue;
     }
     part.place = place.byte_of(stretch.part, stretch.first);
-    part.bytes = state.elsewhere.homes->keep(place.records->home.tier, part.place, stretch.count * size_of(place.records->dtype));
+    part.bytes = state.elsewhere.homes->keep(place.records->home.tier, part.place, stretch.count * size_of(dtype));
   }
-  return std::make_shared<KeptElements>(std::move(parts), place.records->dtype);
+  return std::make_shared<KeptElements>(std::move(parts), dtype);
 }
 
 void round_master(const StepState& state, const Unit& unit) {
   if (!unit.has_own_master) return;
-  for_each_stretch(state, unit, "master", {0, unit.layout.chunk}, Use::read,
+  for_each_stretch(state, unit, "master", {0, unit.layout.chunk},
                    [&](const at::Tensor& elements, int64_t at) { write(state, unit, "shard", at, elements); });
 }
 
