@@ -31,7 +31,8 @@ local function fio_rate(options, setting, access)
   local files = {}
   for i, folder in ipairs(options.folders) do files[i] = folder .. "/ztoolkit-io-bench" end
   -- Huge pages, as swap files have them: with small ones fio reaches half of the rates.
-  local line = ("GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename=%s --rw=%s --bs=%d --iodepth=%d --size=%d --direct=%d --ioengine=io_uring "
+  local line = ("GLIBC_TUNABLES=glibc.malloc.hugetlb=1 fio --name=bench --filename=%s --rw=%s --bs=%d --iodepth=%d "
+    .. "--size=%d --direct=%d --ioengine=io_uring "
     .. "--fixedbufs=1 --runtime=%g --time_based --file_service_type=roundrobin --unlink=1 --output-format=json")
     :format(shell_word(table.concat(files, ":")), access, setting.block, setting.depth, options.size * MIB,
             options.cached and 0 or 1, options.seconds)

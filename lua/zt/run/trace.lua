@@ -20,6 +20,7 @@ local PART_OF = {
   COUNT = "communication", REDUCE_GRAD = "communication", REPLICATE_GRAD = "communication", REDUCE_TIE = "communication",
   UNSHARD = "communication", RESHARD = "communication", SEND = "communication", RECV = "communication",
   SEND_GRAD = "communication", RECV_GRAD = "communication", wait = "communication", FETCH = "movement", EVICT = "movement",
+  FETCH_VALUE = "movement", EVICT_VALUE = "movement",
 }
 
 local LAYERS = {forward = true, backward = true}

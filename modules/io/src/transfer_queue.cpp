@@ -112,7 +112,10 @@ void transfer(const TransferContext& context, File& file, const FileOperation& o
 bool reserve(const TransferContext& context, File& file, int64_t bytes) {
   const int64_t result = retry([&] { return file.reserve(bytes); });
   if (result == -EOPNOTSUPP || result == -ENOSYS) return false;
-  if (result < 0) io_fault(context.files, "reserve space for", context.path, result, context.bytes);
+  if (result < 0) {
+    file.truncate(0);  // what was reserved is free again, for others and for the message
+    io_fault(context.files, "reserve space for", context.path, result, context.bytes);
+  }
   return true;
 }
 

@@ -146,6 +146,7 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   if (token_fields_) handle->token_fields = &*token_fields_;
   if (token_cut_) handle->token_axis = token_cut_->axis;
   lua_State* L = forward_->begin();
+  has_garbage_ = true;
   const int top = lua_gettop(L) - 1;
   lua_newtable(L);
   const int self = top + 1;
@@ -168,6 +169,14 @@ std::vector<at::Tensor> LuaLayer::forward(at::TensorList in, Context& context) {
   std::vector<at::Tensor> results;
   for (int i = 0; i < count; ++i) results.push_back(result(L, self + 1 + i, io_.outputs[i]));
   return results;
+}
+
+// The handles of tensors that a forward has made, and of its inputs, live until Lua collects them.
+void LuaLayer::drop_garbage() {
+  if (!std::exchange(has_garbage_, false)) return;
+  lua_State* L = forward_->begin();
+  lua_pop(L, 1);
+  lua_gc(L, LUA_GCCOLLECT, 0);
 }
 
 void LuaLayer::check_batch(const BatchField& batch, Mode mode) const {

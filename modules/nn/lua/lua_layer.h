@@ -54,6 +54,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   void check_batch(const BatchField& batch, Mode mode) const override;
   Counts count(const BatchField& batch) const override;
   std::string kind() const override { return kind_; }
+  void drop_garbage() override;
   // A metric is a sum and a count; the result of a step shows their quotient.
   Stats report(const Stats& sums) const override;
 
@@ -76,6 +77,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::optional<std::vector<std::string>> token_fields_;  // of the option `context`, also for an axis of one rank
   std::optional<TokenCut> token_cut_;
   std::string kind_, defined_at_;
+  bool has_garbage_ = true;  // something may have run since the last collection
 };
 
 std::shared_ptr<Layer> make_lua_layer(const Value& options);

@@ -35,8 +35,8 @@ void check_spaces(const std::map<std::string, Space>& spaces) {
   for (const auto& [folder, space] : spaces) {
     if (space.free < 0 || space.needed <= space.free) continue;
     misuse(
-        "offload.move: the {} of this machine need{} {} in '{}', and its disk has {} left: free space, add a folder, or let more "
-        "stay in memory",
+        "offload.move: the {} of this machine need{} {} in '{}' (with one block for each rank), and its disk has {} left: free space, "
+        "add a folder, or let more stay in memory",
         space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "", human_bytes(space.needed),
         folder, human_bytes(space.free));
   }

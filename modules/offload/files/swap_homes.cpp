@@ -54,6 +54,15 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
           human_bytes(arena.numel()));
   }
 
+  // Small models need smaller slices.
+  void compare_sizes(const HomeNeeds& needs) const {
+    const int64_t staging = needs.arena.defined() ? needs.arena.numel() : 0;
+    if (staging > needs.files)
+      say(LogLevel::info,
+          "the places in memory take {}, more than the {} that travel: give a smaller slice, or leave the data in memory",
+          human_bytes(staging), human_bytes(needs.files));
+  }
+
   Work read(Tier tier, int64_t place, at::Tensor to) override {
     check(tier);
     return start(io::IoDirection::read, place, std::move(to));
@@ -159,13 +168,20 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
 
   // Makes room for bytes that were not known when the first file was made, at least as much as all that was taken so before.
   int64_t grow(int64_t bytes) {
-    io::SwapOptions options = options_;
-    options.bytes = std::max({bytes, grown_, kLeastGrowth});
     const std::lock_guard lock(mutex_);
     const int64_t begin = extents_.back().end() + io::kSwapAlignment;  // a gap: free ranges of two files do not become one
-    extents_.emplace_back(*files_, options, begin, has_sums_);
-    grown_ += options.bytes;
-    free_.add(begin + bytes, options.bytes - bytes);
+    io::SwapOptions options = options_;
+    const auto add = [&](int64_t size) {
+      options.bytes = size;
+      extents_.emplace_back(*files_, options, begin, has_sums_);
+      grown_ += size;
+      free_.add(begin + bytes, size - bytes);
+    };
+    try {
+      add(std::max({bytes, grown_, kLeastGrowth}));
+    } catch (const io::DiskFull&) {
+      add(bytes);
+    }
     return begin;
   }
 
@@ -199,7 +215,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
             human_bytes(static_cast<int64_t>(static_cast<double>(bytes) / seconds))));
   }
 
-  static constexpr int64_t kLeastGrowth = int64_t{64} << 20;
+  static constexpr int64_t kLeastGrowth = int64_t{16} << 20;
 
   const std::shared_ptr<io::FileSystem> files_;
   const io::SwapOptions options_;
@@ -227,16 +243,22 @@ std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNee
   const auto spaces = gather_spaces(options, needs);
   if (needs.device.type() != at::kCPU)
     misuse("offload.move moves data of ranks that compute on the CPU: this one computes on {}", needs.device.str());
+  if (needs.host > 0)
+    misuse("data of home=host need a device with memory of its own: this program moves {} there", human_bytes(needs.host));
   check_folders(options);
   check_spaces(spaces);
-  auto homes = std::make_shared<SwapHomes>(options.files,
-                                           io::SwapOptions{.folders = options.folder,
-                                                           .bytes = needs.files,
-                                                           .block = options.block,
-                                                           .depth = depth_of(options, needs),
-                                                           .caching = options.direct ? io::Caching::direct : io::Caching::cached},
-                                           options.checksum, options.world);
+  const auto about = [] { return std::string("offload.move"); };
+  const auto homes = with_context(about, [&] {
+    return std::make_shared<SwapHomes>(options.files,
+                                       io::SwapOptions{.folders = options.folder,
+                                                       .bytes = needs.files,
+                                                       .block = options.block,
+                                                       .depth = depth_of(options, needs),
+                                                       .caching = options.direct ? io::Caching::direct : io::Caching::cached},
+                                       options.checksum, options.world);
+  });
   homes->pin(needs.arena);
+  homes->compare_sizes(needs);
   for (const std::string& folder : options.folder) {
     if (options.world.rank == 0 && is_in_memory(folder))
       log(LogLevel::warn, options.world,

@@ -52,6 +52,11 @@ MoveOptions parse_move_options(const Value& options) {
           .optional("checksum", &MoveOptions::checksum, "compare what is read with what was written");
   MoveOptions parsed = schema.parse(with_folders(options));
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
+  const auto* given = options.get_if<Value::Table>();
+  for (const char* name : {"activations_stay", "activation_bytes"}) {
+    if (given && given->contains(name) && parsed.activations == Where::device)
+      misuse("offload.move: {} has an effect only with activations = \"nvme\": give that, or leave it out", name);
+  }
   if (parsed.has(Where::nvme) && parsed.folder.empty())
     misuse("offload.move: \"nvme\" needs a folder: give folder = {{\"/path\"}} on the disk that is to hold the data");
   return parsed;

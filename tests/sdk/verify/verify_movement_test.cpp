@@ -92,7 +92,8 @@ TEST(Movement, FitsThePlanOfTheUnit) {
   expect_refused(replace(4, "FETCH 0 what=state home=file part=0 parts=3 slot=0"), 4, "cut into 2 slices: give parts=2");
   expect_refused(replace(4, "FETCH 0 what=state home=file slot=0"), 4, "cut into 2 slices: give parts=2");
   expect_refused(replace(4, "FETCH 0 what=state home=file part=2 parts=2 slot=0"), 4, "slices are counted from 0");
-  expect_refused(replace(4, "FETCH 1 what=state home=file slot=0"), 4, "the state of unit 1 ('blocks.0') are always in memory");
+  expect_refused(replace(4, "FETCH 1 what=state home=file slot=0"), 4,
+                 "it moves the state of unit 1 ('blocks.0'), which no home holds");
   expect_refused(replace(4, "FETCH 0 what=states home=file part=0 parts=2 slot=0"), 4, "unknown data 'states'");
   expect_refused(replace(4, kState[4] + " master=true"), 4, "the parameters: leave out master=true");
   expect_refused(replace(4, kState[4] + " squares=[]"), 4, "squares");

@@ -131,7 +131,7 @@ Resources evict_value_resources(const Action& action, const ModelInfo& model) {
 
 void check_value_movement(const Action& action, const RankProgram&) {
   action.step_data();
-  if (tier_of(action) == Tier::device) misuse("home=device: data there need not move; remove it");
+  if (tier_of(action) != Tier::file) misuse("home={}: values and graphs move to files; give home=file", action.attr("home"));
   check_slot(action.number("slot", -1));
   if (action.number("least", 0) < 0)
     misuse("least={}: give the bytes of the smallest tensor that leaves", action.number("least", 0));

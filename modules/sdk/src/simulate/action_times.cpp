@@ -97,7 +97,8 @@ double ActionTimes::movement_seconds(const Action& action, const Cost& cost) con
       misuse("the costs{} have no {} for {}: measure it, or give {} in bytes per second", quoted(machine.name), name,
              measured_name(action, plan_.model()),
              std::string_view(name) == "host_copy" ? "hardware.host_copy" : "hardware.file_read and hardware.file_write");
-    seconds += static_cast<double>(bytes) * machine.ranks_per_machine / rate;
+    const auto ranks = std::min<int64_t>(machine.ranks_per_machine, played_.mesh.world_size());
+    seconds += static_cast<double>(bytes * ranks) / rate;
   };
   add(cost.file_read, machine.file_read, "file_read");
   add(cost.file_written, machine.file_write, "file_write");

@@ -13,9 +13,11 @@ namespace zt {
 int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   if (predicted_ >= 0 && has_shapes_of(predicted_for_, micro_batches)) return predicted_;
   predicted_ = -1;
+  predicted_away_ = 0;
   predicted_for_ = micro_batches;
   const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
   sent_ = sent_by_kind(plan_->rank(), plan_->main(), rehearsed, plan_->model());
+  predicted_away_ = rehearsed.most_bytes_away();
   return predicted_ = rehearsed.peak_bytes();
 }
 
@@ -68,7 +70,9 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
   }
   lines.push_back(total);
   // Outside of the device's memory, so no part of the total.
-  for (const auto& [tier, bytes] : plan_->rank().elsewhere) {
+  std::map<std::string, int64_t> elsewhere(plan_->rank().elsewhere.begin(), plan_->rank().elsewhere.end());
+  if (predicted_away_ > 0) elsewhere["files"] += predicted_away_;
+  for (const auto& [tier, bytes] : elsewhere) {
     const auto found = measured.find(tier);
     lines.push_back({tier, bytes, found == measured.end() ? -1 : found->second});
   }

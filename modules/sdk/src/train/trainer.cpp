@@ -149,6 +149,7 @@ std::vector<MemoryLine> Trainer::memory() {
   auto measured = store_->bytes();
   measured["gradients"] += running_->runs.parts().gradients.extra_bytes();
   measured["activations"] = running_->runner.activation_bytes();
+  if (const int64_t away = running_->runs.parts().moved.most_bytes_away(); away > 0) measured["files"] += away;
   return report_->memory(measured, running_->runner.shapes());
 }
 

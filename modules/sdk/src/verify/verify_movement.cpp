@@ -62,7 +62,7 @@ class MovementCheck : RankCheck {
     const auto data = action.unit_data();
     const bool is_part = parts == slices;
     if (!is_elsewhere(data, unit)) {
-      say(step, "{} are always in memory: remove it", name(data, unit));
+      say(step, "it moves {}, which no home holds: remove it", name(data, unit));
     } else if (const Home& home = plan(unit).home(data); action.attr("home") != word_of(home.tier)) {
       say(step, "{} lie in home={}", name(data, unit), word_of(home.tier));
     } else if (!is_part && (data == UnitData::state || parts != 1)) {

@@ -61,6 +61,8 @@ class LayerExtras {
   virtual void check_sources(const std::vector<const Layer*>& /*sources*/) const {}
   // Returns a sentence about what plans assume of the layer, such as the rows that an expert gets; empty: nothing.
   virtual std::string assumption() const { return {}; }
+  // Frees what only a garbage collector still holds of the layer's forwards. Called before activations leave the memory.
+  virtual void drop_garbage() {}
   // Returns a sentence about each promise about numbers that the layer's options give up, such as that losses do not depend on
   // the size of micro-batches; for reports.
   virtual std::vector<std::string> gives_up() const { return {}; }

@@ -10,6 +10,7 @@
 #include "execute/step/step_parts.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 
@@ -25,6 +26,11 @@ at::Tensor aligned(const at::Tensor& buffer, int64_t bytes) {
   return buffer.narrow(0, in_whole_pages(address) - address, bytes);
 }
 
+// Returns a buffer that has room for `bytes` aligned bytes.
+at::Tensor make_buffer(int64_t bytes, at::Device device) {
+  return at::empty({bytes + kHomeAlign}, at::device(device).dtype(at::kByte));
+}
+
 // Returns memory within a buffer, which lives as long as the result.
 c10::DataPtr memory_in(const at::Tensor& buffer, void* memory) {
   return {memory, new at::Tensor(buffer), [](void* owned) { delete static_cast<at::Tensor*>(owned); }, buffer.device()};
@@ -35,21 +41,21 @@ c10::DataPtr memory_in(const at::Tensor& buffer, void* memory) {
 // Finds the storages that only the given tensors refer to.
 class OwnedStorages {
  public:
-  void add(const at::Tensor& tensor) {
+  // `may_leave`: the tensor's storage is wanted; else it only counts as one that refers to it.
+  void add(const at::Tensor& tensor, bool may_leave) {
     if (!tensor.defined() || !tensor.has_storage()) return;
     c10::TensorImpl* impl = tensor.unsafeGetTensorImpl();
     if (++handles_[impl] > 1) return;
     if (torch::autograd::impl::try_get_grad_accumulator(tensor)) ++handles_[impl];  // it refers to its leaf, and does not read it
     c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    std::vector<c10::TensorImpl*>& tensors = tensors_[storage];
-    if (tensors.empty()) order_.push_back(storage);
-    tensors.push_back(impl);
+    tensors_[storage].push_back(impl);
+    if (may_leave && std::ranges::count(wanted_, storage) == 0) wanted_.push_back(storage);
   }
 
   // Returns those of at least so many bytes, in the order in which they were added.
   std::vector<c10::intrusive_ptr<c10::StorageImpl>> all(int64_t least) const {
     std::vector<c10::intrusive_ptr<c10::StorageImpl>> found;
-    for (c10::StorageImpl* storage : order_) {
+    for (c10::StorageImpl* storage : wanted_) {
       const auto& tensors = tensors_.at(storage);
       const bool is_large = static_cast<int64_t>(storage->nbytes()) >= std::max<int64_t>(least, 1);
       if (!is_large || c10::raw::intrusive_ptr::use_count(storage) != tensors.size()) continue;
@@ -64,15 +70,24 @@ class OwnedStorages {
  private:
   std::map<c10::TensorImpl*, size_t> handles_;
   std::map<c10::StorageImpl*, std::vector<c10::TensorImpl*>> tensors_;
-  std::vector<c10::StorageImpl*> order_;
+  std::vector<c10::StorageImpl*> wanted_;
 };
 
 // The graph owns the tensors that it has saved, and nothing else refers to them.
-void MovedValues::add_saved(int position, int micro_batch, OwnedStorages& owned) const {
+void MovedValues::add_saved(int position, int micro_batch, bool may_leave, OwnedStorages& owned) const {
   const auto known = saved_.find({position, micro_batch});
   if (known == saved_.end()) return;
   for (const auto& saved : known->second) {
-    if (auto impl = saved.lock()) owned.add(at::Tensor(std::move(impl)));
+    if (auto impl = saved.lock()) owned.add(at::Tensor(std::move(impl)), may_leave);
+  }
+}
+
+// Scripts refer to the tensors of their layers until these are collected.
+static void drop_garbage(const Action& action, StepParts& parts) {
+  const int first = action.target, last = action.step_data() == StepData::value ? parts.layers.count() - 1 : first;
+  for (int position = first; position <= last; ++position) {
+    const bool is_reader = std::ranges::count(parts.layers.info(position).inputs, first, &Edge::position) > 0;
+    if (position == first || is_reader) extras_of(parts.layers.layer(position)).drop_garbage();
   }
 }
 
@@ -82,14 +97,14 @@ OwnedStorages MovedValues::held_by_step(const Action& action, StepParts& parts) 
   const int position = action.target, micro_batch = action.micro_batch;
   if (action.step_data() == StepData::value) {
     for (int output = 0; output < static_cast<int>(parts.layers.info(position).outputs.size()); ++output)
-      owned.add(parts.state.values.get({position, output}, micro_batch));
+      owned.add(parts.state.values.get({position, output}, micro_batch), true);
     for (int reader = 0; reader < parts.layers.count(); ++reader) {
       if (std::ranges::count(parts.layers.info(reader).inputs, position, &Edge::position) == 0) continue;
-      for (const at::Tensor& input : parts.forwards.at(reader, micro_batch).inputs) owned.add(input);
-      add_saved(reader, micro_batch, owned);
+      for (const at::Tensor& input : parts.forwards.at(reader, micro_batch).inputs) owned.add(input, false);
+      add_saved(reader, micro_batch, false, owned);
     }
   }
-  add_saved(position, micro_batch, owned);
+  add_saved(position, micro_batch, action.step_data() == StepData::graph, owned);
   return owned;
 }
 
@@ -97,10 +112,15 @@ void MovedValues::give_back(const Record& record, const StepState& state) {
   if (state.elsewhere.homes) state.elsewhere.homes->give_back(record.tier, record.place, record.bytes);
 }
 
-void MovedValues::begin(const RankProgram& program, const StepState& state) {
+void MovedValues::begin(const RankProgram& program, StepParts& parts) {
   moves_ = std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0;
+  // What scripts have left from before is not freed within the step, whose memory is measured.
+  for (int position = 0; moves_ && position < parts.layers.count(); ++position)
+    extras_of(parts.layers.layer(position)).drop_garbage();
   saved_.clear();
-  for (const auto& [key, record] : away_) give_back(record, state);
+  bytes_away_ = 0;
+  if (program.mode == Mode::train) most_away_ = 0;
+  for (const auto& [key, record] : away_) give_back(record, parts.state);
   away_.clear();
   buffers_.clear();
 }
@@ -109,32 +129,30 @@ void MovedValues::discard(int micro_batch, const StepState& state) {
   std::erase_if(saved_, [&](const auto& entry) { return entry.first.second == micro_batch; });
   std::erase_if(away_, [&](const auto& entry) {
     const bool is_its = std::get<1>(entry.first) == micro_batch;
-    if (is_its) give_back(entry.second, state);
+    if (is_its) {
+      give_back(entry.second, state);
+      bytes_away_ -= entry.second.bytes;
+    }
     return is_its;
   });
-}
-
-// Takes the buffer of the action's slot, or a new one where it is too small.
-at::Tensor MovedValues::take_buffer(const Action& action, int64_t bytes, at::Device device) {
-  at::Tensor buffer = std::exchange(buffers_[action.number("slot", 0)], at::Tensor());
-  if (!buffer.defined() || buffer.numel() < bytes + kHomeAlign) {
-    buffer.reset();
-    buffer = at::empty({bytes + kHomeAlign}, at::device(device).dtype(at::kByte));
-  }
-  return buffer;
 }
 
 Work MovedValues::evict(const Action& action, StepParts& parts) {
   const StepState& state = parts.state;
   if (state.failure) return {};
   Record record{.tier = parse_word<Tier>(action.attr("home"), "unknown home")};
+  drop_garbage(action, parts);
   for (auto& storage : held_by_step(action, parts).all(action.number("least", 0))) {
     const auto bytes = static_cast<int64_t>(storage->nbytes());
     record.parts.push_back({std::move(storage), record.bytes, bytes});
     record.bytes += in_whole_pages(bytes);
   }
   if (record.parts.empty()) return {};
-  const at::Tensor buffer = take_buffer(action, record.bytes, record.parts.front().storage->device());
+  at::Tensor& buffer = buffers_[action.number("slot", 0)];
+  if (!buffer.defined() || buffer.numel() < record.bytes + kHomeAlign) {
+    buffer.reset();
+    buffer = make_buffer(record.bytes, record.parts.front().storage->device());
+  }
   moved_ += record.bytes;
   Work work;
   if (state.elsewhere.homes) {
@@ -148,7 +166,8 @@ Work MovedValues::evict(const Action& action, StepParts& parts) {
     part.storage->set_data_ptr_noswap({nullptr, part.storage->device()});
     part.storage->set_nbytes(0);
   }
-  buffers_[action.number("slot", 0)] = buffer;
+  bytes_away_ += record.bytes;
+  most_away_ = std::max(most_away_, bytes_away_);
   away_[key_of(action)] = std::move(record);
   return work;
 }
@@ -158,17 +177,21 @@ Work MovedValues::fetch(const Action& action, const StepState& state) {
   auto found = away_.extract(key_of(action));
   if (found.empty()) return {};  // nothing of it was large enough to leave
   const Record record = std::move(found.mapped());
-  const at::Tensor buffer = take_buffer(action, record.bytes, record.parts.front().storage->device());
+  bytes_away_ -= record.bytes;
+  buffers_.erase(action.number("slot", 0));  // what has left by this place has been written
   moved_ += record.bytes;
   Homes* homes = state.elsewhere.homes.get();
-  const at::Tensor memory = homes ? aligned(buffer, record.bytes) : buffer;
-  const Work work = homes && !state.failure ? homes->read(record.tier, record.place, memory) : Work();
+  std::vector<Work> works;
   for (const Part& part : record.parts) {
-    auto* begin = homes ? static_cast<std::byte*>(memory.data_ptr()) + part.begin : nullptr;
-    part.storage->set_data_ptr_noswap(memory_in(buffer, begin));
+    const int64_t bytes = in_whole_pages(part.bytes);
+    const at::Tensor buffer = make_buffer(bytes, part.storage->device());  // of its own: one may be needed longer than another
+    const at::Tensor memory = homes ? aligned(buffer, bytes) : buffer;
+    if (homes && !state.failure) works.push_back(homes->read(record.tier, record.place + part.begin, memory));
+    part.storage->set_data_ptr_noswap(memory_in(buffer, homes ? memory.data_ptr() : nullptr));
     part.storage->set_nbytes(static_cast<size_t>(part.bytes));
   }
-  return then(work, [&state, place = Record{record.tier, record.place, record.bytes}] { give_back(place, state); });
+  return then(all_of(std::move(works)),
+              [&state, place = Record{record.tier, record.place, record.bytes}] { give_back(place, state); });
 }
 
 }  // namespace zt

@@ -24,7 +24,7 @@ class OwnedStorages;
 class MovedValues {
  public:
   // Begins a run of `program`: forgets what has not come back. No transfer may be under way.
-  void begin(const RankProgram& program, const StepState& state);
+  void begin(const RankProgram& program, StepParts& parts);
   // Forgets it of one micro-batch.
   void discard(int micro_batch, const StepState& state);
 
@@ -36,6 +36,9 @@ class MovedValues {
   Work fetch(const Action& action, const StepState& state);
   // Returns the bytes that were moved since the last call.
   int64_t take_moved_bytes() { return std::exchange(moved_, 0); }
+  // Return the bytes that are out of memory now, and the most that were in this run.
+  int64_t bytes_away() const { return bytes_away_; }
+  int64_t most_bytes_away() const { return most_away_; }
 
  private:
   // A storage, and the first of its bytes in the record.
@@ -52,16 +55,15 @@ class MovedValues {
   using Key = std::tuple<int, int, StepData>;  // position, micro-batch
 
   static Key key_of(const Action& action) { return {action.target, action.micro_batch, action.step_data()}; }
-  at::Tensor take_buffer(const Action& action, int64_t bytes, at::Device device);
-  void add_saved(int position, int micro_batch, OwnedStorages& owned) const;
+  void add_saved(int position, int micro_batch, bool may_leave, OwnedStorages& owned) const;
   OwnedStorages held_by_step(const Action& action, StepParts& parts) const;
   static void give_back(const Record& record, const StepState& state);
 
   bool moves_ = false;
   std::map<std::pair<int, int>, SavedTensors> saved_;  // by position and micro-batch
   std::map<Key, Record> away_;
-  std::map<int64_t, at::Tensor> buffers_;  // by slot: through which data leave, and into which they come back
-  int64_t moved_ = 0;
+  std::map<int64_t, at::Tensor> buffers_;  // by slot: through which data leave
+  int64_t moved_ = 0, bytes_away_ = 0, most_away_ = 0;
 };
 
 }  // namespace zt

@@ -6,32 +6,48 @@
 #include <memory>
 #include <mutex>
 
+#include "zt/base/tensor.h"
+
 namespace zt {
 
 namespace {
 
-thread_local SavedTensors* list = nullptr;
+thread_local Listing listing;
 
 // A view, because an output refers to the node that saves it: the two would keep each other.
 class SavedView final : public torch::autograd::SavedVariableHooks {
  public:
-  explicit SavedView(SavedTensors& to) : list_(to) {}
+  explicit SavedView(Listing to) : to_(std::move(to)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     view_ = tensor.detach();
-    list_.emplace_back(view_.getIntrusivePtr());
+    version_ = view_._version();
+    to_.to->emplace_back(view_.getIntrusivePtr());
   }
-  at::Tensor call_unpack_hook() override { return view_; }
+  // LibTorch leaves this check to hooks.
+  at::Tensor call_unpack_hook() override {
+    TORCH_CHECK(static_cast<int64_t>(view_._version()) == version_,
+                "one of the variables needed for gradient computation has been modified by an inplace operation: ",
+                describe(view_), ", saved by the forward of '", *to_.layer, "', is at version ", view_._version(),
+                "; expected version ", version_, " instead");
+    const bool is_away = view_.numel() > 0 && view_.has_storage() && view_.storage().nbytes() == 0;
+    TORCH_CHECK(
+        !is_away, describe(view_), ", which the forward of '", *to_.layer,
+        "' has saved, does not lie in memory: the backward of another layer, or of a script, needs it. Pass the tensor on as an "
+        "output, or leave activations in memory");
+    return view_;
+  }
 
  private:
-  SavedTensors& list_;  // used while it packs only
+  const Listing to_;  // its list is used while it packs only
   at::Tensor view_;
+  int64_t version_ = 0;
 };
 
 // LibTorch asks its engine for hooks (torch/csrc/autograd/engine.h).
 class ListingEngine final : public torch::autograd::Engine {
  public:
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return list ? std::make_unique<SavedView>(*list) : nullptr;
+    return listing.to ? std::make_unique<SavedView>(listing) : nullptr;
   }
 };
 
@@ -43,14 +59,14 @@ torch::autograd::Engine& listing_engine() {
 
 }  // namespace
 
-SavedTensorsScope::SavedTensorsScope(SavedTensors* to) : before_(list) {
+SavedTensorsScope::SavedTensorsScope(SavedTensors* to, const std::string& layer) : before_(listing) {
   static std::once_flag once;
   if (to) std::call_once(once, [] { torch::autograd::set_default_engine_stub(listing_engine); });
-  list = to;
+  listing = to ? Listing{to, std::make_shared<const std::string>(layer)} : Listing{};
 }
 
 SavedTensorsScope::~SavedTensorsScope() {
-  list = before_;
+  listing = before_;
 }
 
 }  // namespace zt

@@ -53,7 +53,7 @@ void LayerRuns::begin(std::vector<Batch> micro_batches, const RankProgram& progr
   parts_.batches.begin(std::move(micro_batches), program, first_sample);
   parts_.mode = program.mode;
   parts_.stats.begin();
-  parts_.moved.begin(program, state_);
+  parts_.moved.begin(program, parts_);
   parts_.forwards.begin(parts_.layers.count(), program.micro_batches);
   state_.values.begin(*state_.model, program.micro_batches);
   count_readers(program);
@@ -101,7 +101,7 @@ MadeOutputs LayerRuns::run(int position, int micro_batch, bool is_recompute, Kee
   Forward& mine = parts_.forwards.at(position, micro_batch);
   LayerContext::begin(parts_, position, micro_batch, is_recompute);
   const at::AutoGradMode grad_mode(keeps_graph);
-  const SavedTensorsScope saved(keeps_graph && !is_recompute ? parts_.moved.saved_by(position, micro_batch) : nullptr);
+  const SavedTensorsScope saved(keeps_graph && !is_recompute ? parts_.moved.saved_by(position, micro_batch) : nullptr, info.name);
   MadeOutputs made;
   parts_.batches.with_layer_name(position, micro_batch, [&] {
     try {

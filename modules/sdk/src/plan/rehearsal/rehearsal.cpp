@@ -174,7 +174,7 @@ class Run {
   const StepState& state() const { return state_; }
   std::map<std::string, SentBytes> take_sent() { return layers_->parts().stats.take_sent(); }
   int64_t take_message_bytes() { return moved_->take_sent_bytes(); }
-  int64_t take_moved_bytes() { return layers_->parts().moved.take_moved_bytes(); }
+  MovedValues& moved() { return layers_->parts().moved; }
 
  private:
   const RehearsalInputs& inputs_;
@@ -196,8 +196,8 @@ Rehearsal run_all(const RehearsalInputs& inputs, const RankProgram& program, con
     const auto along = run.take_sent();
     int64_t sent = run.take_message_bytes();
     for (const auto& [axis, bytes] : along) sent += bytes.collective + bytes.all_to_all;
-    rehearsal.actions.push_back(
-        {flops.take(), sent, along, run.take_moved_bytes(), reading.allocated, reading.peak, reading.held});
+    rehearsal.actions.push_back({flops.take(), sent, along, run.moved().take_moved_bytes(), run.moved().bytes_away(),
+                                 reading.allocated, reading.peak, reading.held});
   });
   return rehearsal;
 }
@@ -211,6 +211,12 @@ int Rehearsal::peak_action() const {
 
 int64_t Rehearsal::peak_bytes() const {
   return actions.empty() ? 0 : actions[static_cast<size_t>(peak_action())].peak;
+}
+
+int64_t Rehearsal::most_bytes_away() const {
+  int64_t most = 0;
+  for (const RehearsedAction& action : actions) most = std::max(most, action.away);
+  return most;
 }
 
 const std::vector<at::Tensor>& ValueShapes::of(int position, int micro_batch) const {

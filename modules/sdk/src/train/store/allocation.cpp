@@ -67,8 +67,13 @@ void make_homes(const Plan& plan, StepState& state) {
         misuse("two passes move data to other memories, and the second one is {}: apply one", pass->name());
       state.elsewhere.homes = std::move(homes);
     }
-    if (held.homes.host + held.homes.files > 0 && !state.elsewhere.homes)
+    if (state.elsewhere.homes) return;
+    if (held.homes.host + held.homes.files > 0)
       misuse("data of the program lie elsewhere (state_home, params_home), but no pass has a place for it: apply offload.move");
+    const auto& actions = plan.main().actions;
+    if (const auto moves = std::ranges::find(actions, Kinds::get().evict_value, &Action::kind); moves != actions.end())
+      misuse("action {} ({}) takes data out of memory, but no pass has a place for them: apply offload.move with activations",
+             moves - actions.begin(), action_text(*moves));
   });
 }
 
