@@ -12,12 +12,12 @@ namespace zt {
 
 namespace {
 
-thread_local Listing listing;
+thread_local SavedList listing;
 
 // A view, because an output refers to the node that saves it: the two would keep each other.
 class SavedView final : public torch::autograd::SavedVariableHooks {
  public:
-  explicit SavedView(Listing to) : to_(std::move(to)) {}
+  explicit SavedView(SavedList to) : to_(std::move(to)) {}
   void call_pack_hook(const at::Tensor& tensor) override {
     view_ = tensor.detach();
     version_ = view_._version();
@@ -38,7 +38,7 @@ class SavedView final : public torch::autograd::SavedVariableHooks {
   }
 
  private:
-  const Listing to_;  // its list is used while it packs only
+  const SavedList to_;  // its list is used while it packs only
   at::Tensor view_;
   int64_t version_ = 0;
 };
@@ -62,7 +62,7 @@ torch::autograd::Engine& listing_engine() {
 SavedTensorsScope::SavedTensorsScope(SavedTensors* to, const std::string& layer) : before_(listing) {
   static std::once_flag once;
   if (to) std::call_once(once, [] { torch::autograd::set_default_engine_stub(listing_engine); });
-  listing = to ? Listing{to, std::make_shared<const std::string>(layer)} : Listing{};
+  listing = to ? SavedList{to, std::make_shared<const std::string>(layer)} : SavedList{};
 }
 
 SavedTensorsScope::~SavedTensorsScope() {

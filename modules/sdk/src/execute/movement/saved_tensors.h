@@ -12,7 +12,7 @@ namespace zt {
 // Refers to tensors without keeping them.
 using SavedTensors = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>>;
 
-struct Listing {
+struct SavedList {
   SavedTensors* to = nullptr;
   std::shared_ptr<const std::string> layer = {};
 };
@@ -29,7 +29,7 @@ class SavedTensorsScope {
   SavedTensorsScope& operator=(const SavedTensorsScope&) = delete;
 
  private:
-  const Listing before_;
+  const SavedList before_;
 };
 
 }  // namespace zt
