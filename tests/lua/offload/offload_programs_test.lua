@@ -122,6 +122,27 @@ function TestOffloadPrograms:test_own_actions()
   end
 end
 
+-- A buffer of units beside data that travel: an average of master parameters, which come to memory as a whole.
+function TestOffloadPrograms:test_buffers_of_units()
+  local function trainer_with_average(is_moved)
+    local ema = zt.buffer{name = "ema", residence = "sharded"}
+    local function start(ctx) ctx.buffer.ema:mul_(0.5):add_(ctx.unit.master * 0.5) end
+    local average = zt.action{name = "AVERAGE", role = "update", reads = {"master", "scalars"}, buffers = {ema}, start = start}
+    local pass = zt.pass{phase = "overlap", mesh = small.mesh, actions = {average}, buffers = {ema}, apply = function(program)
+      for unit = 0, #program.units - 1 do
+        if program.mode == "train" then program.actions[#program.actions + 1] = average(unit) end
+      end
+      return program
+    end}
+    local options = {stage = 3}
+    return trainer_of((is_moved and moved(options) or program_of(options)):apply(pass), options)
+  end
+  local a, b = trainer_with_average(false), trainer_with_average(true)
+  for step = 1, 3 do lu.assertEquals(b:step(batch(step)).loss, a:step(batch(step)).loss) end
+  assert_same(a, b, " beside a buffer")
+  for _, name in ipairs(a:parameters()) do lu.assertTrue(a:buffer("ema", name):equal(b:buffer("ema", name)), name) end
+end
+
 function TestOffloadPrograms:test_mistakes()
   lu.assertErrorMsgContains("needs a folder", offload.move, {optimizer = "nvme"})
   lu.assertErrorMsgContains("apply offload.move once", trainer_of, moved({stage = 1}):apply(offload.move(MOVES)), {})
