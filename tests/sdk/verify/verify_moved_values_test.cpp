@@ -64,6 +64,17 @@ TEST(MovedValues, LeaveAndComeBackOnce) {
   expect_values_refused(insert(11, kMoved[5]), 11, "there is no graph of position 2");
 }
 
+TEST(MovedValues, AreNotWrittenWhileTheyAreAway) {
+  register_kind({.name = "CHANGE_VALUE",
+                 .target = Index::position,
+                 .has_micro_batch = true,
+                 .doc = "",
+                 .resources = [](const Action& action, const ModelInfo&) {
+                   return Resources{{}, {{resource::value, action.target, action.micro_batch}}};
+                 }});
+  expect_values_refused(insert(4, "CHANGE_VALUE 0 0"), 4, "it writes the value of position 0 ('embed'), which action 3");
+}
+
 // A send may last until the other rank receives, which may wait for what comes after.
 TEST(MovedValues, StayWhereTheyAreSent) {
   register_kind(

@@ -73,13 +73,15 @@ end
 function result_offload.offload(given, config, out)
   local optimizer = place_of(given, config, OPTIMIZER)
   local parameters, key = place_of(given, config, PARAMETERS)
-  if not optimizer and not parameters then return nil end
+  local activations = given["activation_checkpointing.cpu_checkpointing"] and "host" or nil
+  if not optimizer and not parameters and not activations then return nil end
   if parameters then check_stage(given, key) end
   local folders = {}
   if optimizer == "nvme" then add_folder(folders, given, OPTIMIZER) end
   if parameters == "nvme" then add_folder(folders, given, PARAMETERS) end
   local offload = out.offload or {}
   offload.optimizer, offload.gradients, offload.parameters = optimizer, optimizer, parameters
+  offload.activations = activations
   offload.folder = #folders > 0 and folders or nil
   offload.memory = memory_of(given, offload.ratio, out.precision.name)
   if offload.memory then offload.ratio = nil end -- 1: all of what memory has no room for travels

@@ -48,6 +48,10 @@ class MovedValueCheck : RankCheck {
         sent_[{read.index, read.micro_batch, StepData::value}] = step;
     }
     for (const Resource& written : subject_.resources[static_cast<size_t>(step)].writes) {
+      const auto away = away_.find({written.index, written.micro_batch, StepData::value});
+      if (written.type == resource::value && away != away_.end())
+        say(step, "it writes the value of {}, which {} has taken: put FETCH_VALUE {} {} before", subject_.position(written.index),
+            subject_.at(away->second), written.index, written.micro_batch);
       if (written.type == resource::value) made_.insert({written.index, written.micro_batch, StepData::value});
       if (written.type == resource::graph && !keeps_no_graph) made_.insert({written.index, written.micro_batch, StepData::graph});
     }

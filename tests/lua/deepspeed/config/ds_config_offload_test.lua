@@ -85,6 +85,11 @@ function TestOffload:test_keys_without_files()
   lu.assertNotStrContains(reasons_of(config)["zero_optimization.offload_optimizer.nvme_path"], "no effect")
 end
 
+function TestOffload:test_activations()
+  lu.assertEquals(offload_of("", "activation_checkpointing: {cpu_checkpointing: true}"), {activations = "host"})
+  lu.assertNil(offload_of("", "activation_checkpointing: {cpu_checkpointing: false}"))
+end
+
 function TestOffload:test_the_former_keys()
   lu.assertEquals(offload_of "cpu_offload: true", {optimizer = "host", gradients = "host"})
   lu.assertEquals(offload_of "cpu_offload_param: true, cpu_offload_use_pin_memory: false", {parameters = "host"})
