@@ -73,10 +73,10 @@ def rates(result):
 
 
 def ours(stage, *words, in_files=True):
-    """Returns the run of offload.lua. `words`: further arguments, which say what lies in files."""
+    """Returns the run of offload.lua. `words`: further arguments, such as those that say what lies in files."""
     def run(case):
         options = case.options
-        more = ["--disk", options.disk, "--slice", options.slice, *words] if in_files else []
+        more = [*words, *(["--disk", options.disk, "--slice", options.slice] if in_files else [])]
         more += ["--gemm", options.gemm] if options.gemm else []
         shape = [word for word in train_vs.model_arguments(options) if word != "--tied"]
         command = ["mpirun", "--bind-to", "core", "-n", RANKS, options.ztoolkit, "run", train_vs.ROOT / "bench/peers/offload.lua",
@@ -169,7 +169,7 @@ def beside_deepspeed(precision):
 def layers_held(case):
     """Returns the check of how many layers' inputs are in memory besides those that stay."""
     options = case.options
-    layer = options.batch / RANKS * options.seq * options.hidden * (2 if case.precision == "bf16" else 4)
+    layer = options.batch / RANKS * options.seq * options.hidden * (2 if case.precision == "bf16" else 4)  # whole pages
     return Check("layers held besides those that stay", ("recompute", "recompute, activations"),
                  lambda a, b: options.layers + 1 - (a["activations"] - b["activations"]) / layer - STAY, 2, False)
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
+#include <c10/core/Allocator.h>
+#include <sys/mman.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -20,20 +22,29 @@ int64_t in_whole_pages(int64_t bytes) {
   return (bytes + kHomeAlign - 1) / kHomeAlign * kHomeAlign;
 }
 
-// Returns the first `bytes` bytes of a buffer from an address that is a multiple of kHomeAlign.
-at::Tensor aligned(const at::Tensor& buffer, int64_t bytes) {
-  const auto address = static_cast<int64_t>(reinterpret_cast<uintptr_t>(buffer.data_ptr()));
-  return buffer.narrow(0, in_whole_pages(address) - address, bytes);
+void report(void* memory, int64_t bytes) {
+  c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, at::kCPU);
 }
 
-// Returns a buffer that has room for `bytes` aligned bytes.
+// Returns a buffer of whole pages, [bytes] uint8, that starts at one. On the CPU it does not come from the heap: pieces that come
+// and go between the tensors of layers would leave holes there that fit nothing else.
 at::Tensor make_buffer(int64_t bytes, at::Device device) {
-  return at::empty({bytes + kHomeAlign}, at::device(device).dtype(at::kByte));
+  if (!device.is_cpu()) return at::empty({bytes}, at::device(device).dtype(at::kByte));
+  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw OutOfMemory(fmt::format("cannot allocate {} for activations that move", human_bytes(bytes)));
+  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
+  report(memory, bytes);
+  const auto release = [bytes](void* owned) {
+    report(owned, -bytes);
+    munmap(owned, static_cast<size_t>(bytes));
+  };
+  return at::from_blob(memory, {bytes}, release, at::kByte);
 }
 
-// Returns memory within a buffer, which lives as long as the result.
-c10::DataPtr memory_in(const at::Tensor& buffer, void* memory) {
-  return {memory, new at::Tensor(buffer), [](void* owned) { delete static_cast<at::Tensor*>(owned); }, buffer.device()};
+// Returns the memory of a buffer, which lives as long as the result.
+c10::DataPtr memory_in(const at::Tensor& buffer) {
+  return {buffer.is_meta() ? nullptr : buffer.data_ptr(), new at::Tensor(buffer),
+          [](void* owned) { delete static_cast<at::Tensor*>(owned); }, buffer.device()};
 }
 
 }  // namespace
@@ -149,14 +160,14 @@ Work MovedValues::evict(const Action& action, StepParts& parts) {
   }
   if (record.parts.empty()) return {};
   at::Tensor& buffer = buffers_[action.number("slot", 0)];
-  if (!buffer.defined() || buffer.numel() < record.bytes + kHomeAlign) {
+  if (!buffer.defined() || buffer.numel() < record.bytes) {
     buffer.reset();
     buffer = make_buffer(record.bytes, record.parts.front().storage->device());
   }
   moved_ += record.bytes;
   Work work;
   if (state.elsewhere.homes) {
-    const at::Tensor memory = aligned(buffer, record.bytes);
+    const at::Tensor memory = buffer.narrow(0, 0, record.bytes);
     auto* to = static_cast<std::byte*>(memory.data_ptr());
     for (const Part& part : record.parts) std::memcpy(to + part.begin, part.storage->data(), static_cast<size_t>(part.bytes));
     record.place = state.elsewhere.homes->take(record.tier, record.bytes);
@@ -185,9 +196,8 @@ Work MovedValues::fetch(const Action& action, const StepState& state) {
   for (const Part& part : record.parts) {
     const int64_t bytes = in_whole_pages(part.bytes);
     const at::Tensor buffer = make_buffer(bytes, part.storage->device());  // of its own: one may be needed longer than another
-    const at::Tensor memory = homes ? aligned(buffer, bytes) : buffer;
-    if (homes && !state.failure) works.push_back(homes->read(record.tier, record.place + part.begin, memory));
-    part.storage->set_data_ptr_noswap(memory_in(buffer, homes ? memory.data_ptr() : nullptr));
+    if (homes && !state.failure) works.push_back(homes->read(record.tier, record.place + part.begin, buffer));
+    part.storage->set_data_ptr_noswap(memory_in(buffer));
     part.storage->set_nbytes(static_cast<size_t>(part.bytes));
   }
   return then(all_of(std::move(works)),
