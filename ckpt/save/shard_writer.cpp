@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "zt/base/tensor.h"
 #include "zt/io/block_io.h"
 #include "zt/io/hash.h"
 
@@ -27,7 +28,7 @@ class SourceBlocks {
     const auto known = std::ranges::find_if(kept_, is_it);
     if (known != kept_.end()) return static_cast<const std::byte*>(known->values.const_data_ptr());
     Kept& next = kept_[turn_++ % kept_.size()];
-    const auto element = static_cast<int64_t>(c10::elementSize(data.source->dtype()));
+    const int64_t element = size_of(data.source->dtype());
     const int64_t begin = number * io::kChecksumBlock, end = std::min(bytes, begin + io::kChecksumBlock);
     next = {&data, number, at::empty({(end - begin) / element}, data.source->dtype())};
     data.source->read(data.first + begin / element, next.values);
@@ -69,23 +70,21 @@ class DatasetBytes {
       begin = to;
     }
   }
-  // States that the bytes [begin, end) are read soon, or not any more.
+  // State that the bytes [begin, end) are read soon, or not any more.
   void prefetch(int64_t begin, int64_t end) const {
     const auto block_end = [&](int64_t byte) { return std::min(io::checksum_blocks(byte) * io::kChecksumBlock, size_); };
-    begin = std::max(block_end(begin), data_->bytes_in_memory());
-    end = block_end(end);
-    if (!data_->source || begin >= end) return;
-    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
-    data_->source->prefetch(data_->first + begin / element, (end - begin) / element);
+    tell_source(&PieceSource::prefetch, block_end(begin), block_end(end));
   }
-  void release(int64_t begin, int64_t end) const {
-    begin = std::max(begin, data_->bytes_in_memory());
-    if (!data_->source || begin >= end) return;
-    const auto element = static_cast<int64_t>(c10::elementSize(data_->source->dtype()));
-    data_->source->release(data_->first + begin / element, (end - begin) / element);
-  }
+  void release(int64_t begin, int64_t end) const { tell_source(&PieceSource::release, begin, end); }
 
  private:
+  void tell_source(void (PieceSource::*tell)(int64_t first, int64_t count), int64_t begin, int64_t end) const {
+    begin = std::max(begin, data_->bytes_in_memory());
+    if (!data_->source || begin >= end) return;
+    const int64_t element = size_of(data_->source->dtype());
+    ((*data_->source).*tell)(data_->first + begin / element, (end - begin) / element);
+  }
+
   const ShardData* data_;
   int64_t size_;
 };
@@ -192,7 +191,7 @@ ShardRecord ShardRecord::unpacked(const std::string& text) {
 }
 
 int64_t ShardData::bytes() const {
-  return source ? count * static_cast<int64_t>(c10::elementSize(source->dtype())) : static_cast<int64_t>(tensor.nbytes());
+  return source ? count * size_of(source->dtype()) : static_cast<int64_t>(tensor.nbytes());
 }
 
 // Returns the place of the first elements of a dataset in the image.
@@ -206,7 +205,7 @@ void keep_sources(ShardImage& image, std::vector<ShardData>& data) {
     ShardData& each = data[i];
     if (!each.source) continue;
     each.source = each.source->keep(std::exchange(each.first, 0), each.count);
-    const auto element = static_cast<int64_t>(c10::elementSize(each.source->dtype()));
+    const int64_t element = size_of(each.source->dtype());
     const int64_t last = io::checksum_blocks(std::max<int64_t>(start - image.offset(i), 0)) * io::kChecksumBlock;
     const int64_t early = std::min(each.count, last / element);
     if (early == 0) continue;
