@@ -58,6 +58,7 @@ import offload_deepspeed
 import offload_report
 import train_vs
 from offload_rows import MODELS, PRECISIONS, RANKS, RATIOS, ROWS, RUNS, TINY, Case, has_row, run_of_ratio
+from tensor_parallel import prepare
 from tensor_parallel_report import all_hold
 
 
@@ -91,15 +92,6 @@ def cases_of(options):
             case.results = {run: [] for run in RUNS if run in case.results}
             cases.append(case)
     return cases
-
-
-def prepare(case):
-    options = case.options
-    if not 0 < options.warmup < options.steps:
-        train_vs.give_up(f"{case.model}: --warmup must be at least 1 and less than the {options.steps} steps")
-    options.folder.mkdir()
-    train_vs.write_batches(options)
-    train_vs.export_parameters(options)
 
 
 def measure(case, repetition):
