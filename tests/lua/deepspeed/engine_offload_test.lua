@@ -87,7 +87,7 @@ function TestEngineOffload:test_the_disk()
   for step = 0, 1 do lu.assertEquals(moved:train_batch(batch(step)), plain:train_batch(batch(step))) end
 end
 
--- What was saved with offloading loads without it, and the other way round.
+-- A checkpoint of an engine with offloading loads without it, and the other way round.
 function TestEngineOffload:test_checkpoints()
   local plain, moved = engine_of{stage = 1}, engine_of(self:in_files(3))
   moved:train_batch(batch(0))

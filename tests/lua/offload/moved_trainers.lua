@@ -1,7 +1,9 @@
 -- Small GPTs whose data lie in files, on all ranks, and the folder of these files.
+local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, offload, optim, zero = require "zt.comm", require "zt.nn", require "zt.offload", require "zt.optim",
   require "zt.zero"
+local assert_same = require("support.small_trainer").assert_same
 local temporary = require "support.temporary"
 
 local SEQ, VOCAB = 12, 41
@@ -49,9 +51,30 @@ function small.batch(step)
   return {tokens = tokens, labels = tokens}
 end
 
+-- Makes a step by hand, of two micro-batches.
+function small.step_by_hand(trainer, step)
+  local half = 4 / ranks / 2
+  for index = 0, 1 do
+    local tokens = small.batch(step).tokens:narrow(0, index * half, half):contiguous()
+    trainer:forward{tokens = tokens, labels = tokens}
+    trainer:backward()
+  end
+  trainer:finish_step()
+end
+
+-- Checks that steps which fail change nothing: `b` fails twice, then both make a step.
+function small.check_failing_steps(a, b)
+  local wrong = small.batch(2)
+  wrong.tokens = wrong.tokens + VOCAB
+  for _ = 1, 2 do lu.assertErrorMsgContains("embedding", b.step, b, wrong) end
+  a:step(small.batch(2))
+  b:step(small.batch(2))
+  assert_same(a, b, " after an error")
+end
+
 -- Runs the tests of a suite, removes the folder, and ends the process. Collective.
 function small.run(name, suite)
-  local code = require("luaunit").LuaUnit.new():runSuiteByInstances{{name, suite}}
+  local code = lu.LuaUnit.new():runSuiteByInstances{{name, suite}}
   mesh:world():barrier()
   if rank == 0 then os.execute("rm -rf '" .. small.folder .. "'") end
   os.exit(code)

@@ -10,7 +10,7 @@ local folder, mesh = small.folder, small.mesh
 
 local TestOffloadSaves = {}
 
--- What is saved with the pass loads without it, and the other way round.
+-- A checkpoint of data in files loads where they lie in memory, and the other way round.
 function TestOffloadSaves:test_checkpoints()
   local options = {stage = 3, precision = "bf16"}
   local a, b = trainer_of(program_of(options), options), trainer_of(moved(options), options)

@@ -93,25 +93,9 @@ end
 function TestOffloadValues:test_by_hand_and_mistakes()
   local options = {stage = 1, layers = 3}
   local a, b = trainer_of(program_of(options), options), trainer_of(program_of(options):apply(moves()), options)
-  local half = 2 / zt.world.size
-  local function part(index)
-    local tokens = batch(1).tokens:narrow(0, index * half, half):contiguous()
-    return {tokens = tokens, labels = tokens}
-  end
-  for _, trainer in ipairs{a, b} do
-    for index = 0, 1 do
-      trainer:forward(part(index))
-      trainer:backward()
-    end
-    trainer:finish_step()
-  end
+  for _, trainer in ipairs{a, b} do small.step_by_hand(trainer, 1) end
   assert_same(a, b, " by hand")
-  local wrong = batch(2)
-  wrong.tokens = wrong.tokens + small.VOCAB
-  for _ = 1, 2 do lu.assertErrorMsgContains("embedding", b.step, b, wrong) end
-  a:step(batch(2))
-  b:step(batch(2))
-  assert_same(a, b, " after an error")
+  small.check_failing_steps(a, b)
 end
 
 -- The text has the movement, and the simulation knows its bytes.
