@@ -1,4 +1,4 @@
-// The parts of an array that nobody has taken. Pure.
+// Which parts of an array are free. Pure.
 #pragma once
 
 #include <cstdint>

@@ -47,6 +47,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   void pin(const at::Tensor& arena) {
     io::SwapFile& swap = extents_.front().swap;
     const bool is_pinned = !arena.defined() || swap.pin(bytes_of(arena));
+    if (world_.rank != 0) return;
     if (options_.caching == io::Caching::direct && !swap.is_direct())
       say(LogLevel::info, "the file system has no direct I/O, so data pass through the page cache");
     if (!is_pinned)
@@ -57,7 +58,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   // Small models need smaller slices.
   void compare_sizes(const HomeNeeds& needs) const {
     const int64_t staging = needs.arena.defined() ? needs.arena.numel() : 0;
-    if (staging > needs.files)
+    if (world_.rank == 0 && staging > needs.files)
       say(LogLevel::info,
           "the places in memory take {}, more than the {} that travel: give a smaller slice, or leave the data in memory",
           human_bytes(staging), human_bytes(needs.files));
@@ -116,7 +117,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     ~Transfer() override {
       try {
         wait();
-      } catch (const std::exception&) {  // nobody waits for it
+      } catch (const std::exception&) {  // whoever started the transfer has failed already
       }
     }
 
@@ -194,9 +195,9 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
           fmt::join(options_.folders, "', '"), kSumBlock, wrong);
   }
 
+  // Logs a line about the files, on this rank.
   template <class... Args>
   void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
-    if (world_.rank != 0) return;
     log(level, world_,
         fmt::format("offload.move, files in '{}': {}", fmt::join(options_.folders, "', '"),
                     fmt::format(format, std::forward<Args>(args)...)));
@@ -207,12 +208,9 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     constexpr double kLong = 3;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (seconds < kLong || std::exchange(has_waited_, true)) return;
-    log(LogLevel::warn, world_,
-        fmt::format(
-            "offload.move, files in '{}': the disk is slow, {:.1f} s for {} ({}/s). Measure it by `ztoolkit io bench`; let "
-            "more stay in memory, or take another disk",
-            fmt::join(options_.folders, "', '"), seconds, human_bytes(bytes),
-            human_bytes(static_cast<int64_t>(static_cast<double>(bytes) / seconds))));
+    say(LogLevel::warn,
+        "the disk is slow, {:.1f} s for {} ({}/s). Measure it by `ztoolkit io bench`; let more stay in memory, or take another disk",
+        seconds, human_bytes(bytes), human_bytes(static_cast<int64_t>(static_cast<double>(bytes) / seconds)));
   }
 
   static constexpr int64_t kLeastGrowth = int64_t{16} << 20;

@@ -1,6 +1,7 @@
 // Where the data of the SDK's resources lie on a rank.
 #include <fmt/format.h>
 
+#include "execute/movement/saved_tensors.h"
 #include "zt/execute/executor.h"
 #include "zt/program/resource.h"
 
@@ -90,8 +91,7 @@ List output_tensors(const Resource& resource, const StepState& state) {
   const std::vector<Output>& outputs = state.model->positions.at(static_cast<size_t>(resource.index)).outputs;
   for (int output = 0; output < static_cast<int>(outputs.size()); ++output) {
     const at::Tensor& tensor = (state.values.*Get)({resource.index, output}, resource.micro_batch);
-    const bool is_away = tensor.defined() && tensor.numel() > 0 && tensor.has_storage() && tensor.storage().nbytes() == 0;
-    list.push_back({outputs[static_cast<size_t>(output)].name, is_away ? at::Tensor() : tensor});
+    list.push_back({outputs[static_cast<size_t>(output)].name, is_away(tensor) ? at::Tensor() : tensor});
   }
   return list;
 }

@@ -70,6 +70,7 @@ void check_gradients(const Subject& subject, Findings& findings);
 // Checks that slices that lie elsewhere are in memory when an action touches them, each in a place of its own, and at home at the
 // end.
 void check_movement(const Subject& subject, Findings& findings);
+// Checks that values and graphs that leave the memory are there when they leave, and are back when they are used.
 void check_moved_values(const Subject& subject, Findings& findings);
 // Checks that STEP updates each unit once, or in slices, after NORM.
 void check_updates(const Subject& subject, Findings& findings);

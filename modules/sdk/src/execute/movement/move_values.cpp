@@ -94,12 +94,10 @@ void MovedValues::add_saved(int position, int micro_batch, bool may_leave, Owned
 }
 
 // Scripts refer to the tensors of their layers until these are collected.
-static void drop_garbage(const Action& action, StepParts& parts) {
-  const int first = action.target, last = action.step_data() == StepData::value ? parts.layers.count() - 1 : first;
-  for (int position = first; position <= last; ++position) {
-    const bool is_reader = std::ranges::count(parts.layers.info(position).inputs, first, &Edge::position) > 0;
-    if (position == first || is_reader) extras_of(parts.layers.layer(position)).drop_garbage();
-  }
+void MovedValues::drop_garbage(const Action& action, const StepParts& parts) const {
+  extras_of(parts.layers.layer(action.target)).drop_garbage();
+  if (action.step_data() != StepData::value) return;
+  for (const int reader : readers_[static_cast<size_t>(action.target)]) extras_of(parts.layers.layer(reader)).drop_garbage();
 }
 
 // Outputs of a position are also held by its graph, and by the inputs and the graphs of those that read them.
@@ -109,8 +107,7 @@ OwnedStorages MovedValues::held_by_step(const Action& action, StepParts& parts) 
   if (action.step_data() == StepData::value) {
     for (int output = 0; output < static_cast<int>(parts.layers.info(position).outputs.size()); ++output)
       owned.add(parts.state.values.get({position, output}, micro_batch), true);
-    for (int reader = 0; reader < parts.layers.count(); ++reader) {
-      if (std::ranges::count(parts.layers.info(reader).inputs, position, &Edge::position) == 0) continue;
+    for (const int reader : readers_[static_cast<size_t>(position)]) {
       for (const at::Tensor& input : parts.forwards.at(reader, micro_batch).inputs) owned.add(input, false);
       add_saved(reader, micro_batch, false, owned);
     }
@@ -125,7 +122,16 @@ void MovedValues::give_back(const Record& record, const StepState& state) {
 
 void MovedValues::begin(const RankProgram& program, StepParts& parts) {
   moves_ = std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0;
-  // What scripts have left from before is not freed within the step, whose memory is measured.
+  if (moves_ && readers_.empty()) {
+    readers_.resize(static_cast<size_t>(parts.layers.count()));
+    for (int reader = 0; reader < parts.layers.count(); ++reader) {
+      for (const Edge& edge : parts.layers.info(reader).inputs) {
+        std::vector<int>& known = readers_[static_cast<size_t>(edge.position)];
+        if (known.empty() || known.back() != reader) known.push_back(reader);
+      }
+    }
+  }
+  // Garbage of earlier steps is freed here, not within the step, whose memory is measured.
   for (int position = 0; moves_ && position < parts.layers.count(); ++position)
     extras_of(parts.layers.layer(position)).drop_garbage();
   saved_.clear();

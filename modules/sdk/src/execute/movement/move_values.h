@@ -16,7 +16,7 @@ namespace zt {
 struct StepParts;
 class OwnedStorages;
 
-// What EVICT_VALUE has taken out of memory. The tensors stay, with empty storages, and FETCH_VALUE fills these again: no tensor
+// The data that EVICT_VALUE has taken out of memory. Tensors stay, with empty storages, which FETCH_VALUE fills again: no tensor
 // has to be made anew, wherever autograd refers to it. A storage leaves only if nothing but the data of the step refers to it.
 //
 // On device meta nothing is copied, but the same memory is counted.
@@ -46,7 +46,7 @@ class MovedValues {
     c10::intrusive_ptr<c10::StorageImpl> storage;
     int64_t begin, bytes;
   };
-  // What one EVICT_VALUE has taken: the bytes of its storages, one after the other.
+  // The bytes that one EVICT_VALUE has taken: those of its storages, one after the other.
   struct Record {
     Tier tier;
     int64_t place = 0, bytes = 0;
@@ -56,10 +56,12 @@ class MovedValues {
 
   static Key key_of(const Action& action) { return {action.target, action.micro_batch, action.step_data()}; }
   void add_saved(int position, int micro_batch, bool may_leave, OwnedStorages& owned) const;
+  void drop_garbage(const Action& action, const StepParts& parts) const;
   OwnedStorages held_by_step(const Action& action, StepParts& parts) const;
   static void give_back(const Record& record, const StepState& state);
 
   bool moves_ = false;
+  std::vector<std::vector<int>> readers_;              // by position: the positions that read its outputs; found once
   std::map<std::pair<int, int>, SavedTensors> saved_;  // by position and micro-batch
   std::map<Key, Record> away_;
   std::map<int64_t, at::Tensor> buffers_;  // by slot: through which data leave

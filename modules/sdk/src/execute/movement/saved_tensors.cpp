@@ -29,9 +29,8 @@ class SavedView final : public torch::autograd::SavedVariableHooks {
                 "one of the variables needed for gradient computation has been modified by an inplace operation: ",
                 describe(view_), ", saved by the forward of '", *to_.layer, "', is at version ", view_._version(),
                 "; expected version ", version_, " instead");
-    const bool is_away = view_.numel() > 0 && view_.has_storage() && view_.storage().nbytes() == 0;
     TORCH_CHECK(
-        !is_away, describe(view_), ", which the forward of '", *to_.layer,
+        !is_away(view_), describe(view_), ", which the forward of '", *to_.layer,
         "' has saved, does not lie in memory: the backward of another layer, or of a script, needs it. Pass the tensor on as an "
         "output, or leave activations in memory");
     return view_;
@@ -58,6 +57,10 @@ torch::autograd::Engine& listing_engine() {
 }
 
 }  // namespace
+
+bool is_away(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.numel() > 0 && tensor.has_storage() && tensor.storage().nbytes() == 0;
+}
 
 SavedTensorsScope::SavedTensorsScope(SavedTensors* to, const std::string& layer) : before_(listing) {
   static std::once_flag once;

@@ -12,6 +12,9 @@ namespace zt {
 // Refers to tensors without keeping them.
 using SavedTensors = std::vector<c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>>;
 
+// Returns whether the tensor has elements, but EVICT_VALUE has taken its storage's bytes out of memory.
+bool is_away(const at::Tensor& tensor);
+
 struct SavedList {
   SavedTensors* to = nullptr;
   std::shared_ptr<const std::string> layer = {};

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kRunMicroBatches = 2;
 
-// What is equal of an action and of the one of a micro-batch that is run that it is like.
+// Actions with equal counterparts are alike. One of a later micro-batch has the counterpart of the last micro-batch that is run.
 using Counterpart = std::tuple<KindId, int, int, std::string>;
 
 Counterpart counterpart_of(const Action& action) {
