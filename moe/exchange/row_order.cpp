@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt::moe {
 
@@ -88,7 +89,7 @@ void swap_block_order(const at::Tensor& to, const at::Tensor& from, const std::v
     for (int64_t j = 0; j < columns; ++j) {
       const auto source = static_cast<size_t>(i * columns + j), target = static_cast<size_t>(j * lines + i);
       if (sizes[source] == 0) continue;
-      if (!from.is_cpu()) {
+      if (!is_for_host(from)) {
         to.narrow(0, to_begins[target], sizes[source]).copy_(from.narrow(0, from_begins[source], sizes[source]));
         continue;
       }

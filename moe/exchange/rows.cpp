@@ -7,6 +7,7 @@
 #include "exchange/row_kernels.h"
 #include "zt/base/isa.h"
 #include "zt/base/rows.h"
+#include "zt/base/tensor.h"
 
 namespace zt::moe {
 
@@ -75,7 +76,7 @@ at::Tensor sum_of_rows(const at::Tensor& rows, const RowOrder& order, const at::
 }  // namespace
 
 at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order) {
-  if (!tokens.is_cpu()) return general::rows_of_tokens(tokens, order, {});
+  if (!is_for_host(tokens)) return general::rows_of_tokens(tokens, order, {});
   const at::Tensor rows = at::empty({order.rows(), tokens.size(1)}, tokens.options());
   for_tokens(order, tokens, rows, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);
@@ -87,7 +88,7 @@ at::Tensor rows_of_tokens(const at::Tensor& tokens, const RowOrder& order) {
 
 void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& order, const at::Tensor& weights,
               const at::Tensor& more) {
-  if (!rows.is_cpu()) return static_cast<void>(at::Tensor(out).copy_(general::sum_of_rows(rows, order, weights, more)));
+  if (!is_for_host(rows)) return static_cast<void>(at::Tensor(out).copy_(general::sum_of_rows(rows, order, weights, more)));
   const at::Tensor factors = in_sums(weights, rows);
   for_tokens(order, rows, out, [&](auto zero, const kernels::Tokens& shape) {
     using T = decltype(zero);
@@ -98,7 +99,7 @@ void sum_rows(const at::Tensor& out, const at::Tensor& rows, const RowOrder& ord
 
 SumGradients sum_rows_backward(const at::Tensor& gradient, const at::Tensor& rows, const RowOrder& order,
                                const at::Tensor& weights) {
-  if (!rows.is_cpu()) {
+  if (!is_for_host(rows)) {
     const at::Tensor products =
         general::by_routes(rows, order).mul(gradient.to(wide_dtype(rows.scalar_type())).unsqueeze(1)).sum(2);
     return {general::rows_of_tokens(gradient, order, weights), products};

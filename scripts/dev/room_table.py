@@ -89,6 +89,7 @@ ROOMS = {
     "modules/gemm": ((".",),),
     "modules/offload": (
         ("files",),
+        ("device",),
         ("move",),
         (".",),
     ),

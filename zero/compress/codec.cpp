@@ -10,6 +10,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/isa.h"
+#include "zt/base/tensor.h"
 
 namespace zt::zero {
 
@@ -48,7 +49,7 @@ class BlockCodec final : public Codec {
   template <class Each>
   void for_each_block(const at::Tensor& values, const at::Tensor& bytes, Isa isa, const Each& each) const {
     const int64_t blocks = values.numel() / kCodeBlock;
-    if (!values.is_cpu())
+    if (!is_for_host(values))
       misuse("codes of gradients are made on the CPU, and the gradients are on {}: use powersgd", values.device().str());
     if (values.numel() % kCodeBlock != 0 || bytes.numel() != blocks * block_bytes())
       misuse("{} numbers have {} bytes of codes: give whole blocks", values.numel(), bytes.numel());

@@ -126,7 +126,8 @@ at::Tensor ulysses_attention(const at::Tensor& qkv, const ContextCall& call) {
 
 at::Tensor context_attention(const at::Tensor& qkv, AttentionInputs inputs, const ContextAxis& axis, Context& context) {
   // They are exchanged as keys and values are. On a GPU that is done from its memory.
-  if (inputs.segments.defined() && qkv.is_cuda()) inputs.segments = inputs.segments.to(qkv.device(), /*non_blocking=*/true);
+  if (inputs.segments.defined() && !qkv.is_cpu() && !qkv.is_meta())
+    inputs.segments = inputs.segments.to(qkv.device(), /*non_blocking=*/true);
   if (inputs.segments.defined()) inputs.segments = inputs.segments.contiguous();
   ContextCall call{std::move(inputs), &context, axis.name()};
   if (axis.method() == ContextMethod::ulysses) return ulysses_attention(qkv, call);

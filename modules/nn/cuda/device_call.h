@@ -10,11 +10,11 @@
 
 namespace zt::nn {
 
-// For a tensor on CUDA, queues the row algorithm on the current stream of its device and returns true. For a tensor on the CPU,
-// does nothing and returns false. Throws Misuse for other devices, and for CUDA in a build without CUDA code.
+// For a tensor on CUDA, queues the row algorithm on the current stream of its device and returns true. For a tensor on which the
+// host computes, does nothing and returns false. Throws Misuse for other devices, and for CUDA in a build without CUDA code.
 template <class Rows>
 bool on_gpu(const at::Tensor& x, [[maybe_unused]] const Rows& rows) {
-  if (x.is_cpu()) return false;
+  if (is_for_host(x)) return false;
   if (!x.is_cuda()) misuse("layers compute on cpu and cuda, and compute shapes on meta; got {}", describe(x));
 #ifdef ZT_HAS_CUDA
   launch_on(x.device(), [&](void* stream) { device::run_cuda(rows, stream); });

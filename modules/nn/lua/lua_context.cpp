@@ -63,7 +63,7 @@ int batch(lua_State* L) {
   const auto handle = check_context(L);
   const std::string name = lua::check_string(L, 2);
   const at::Tensor field = makes_positions(*handle, name) ? positions_of_tokens(*handle) : handle->context->batch(name);
-  lua::push(L, handle->device.is_cuda() ? field.to(handle->device, /*non_blocking=*/true) : field);
+  lua::push(L, handle->device.is_cpu() || handle->device.is_meta() ? field : field.to(handle->device, /*non_blocking=*/true));
   return 1;
 }
 

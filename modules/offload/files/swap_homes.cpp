@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <deque>
 #include <mutex>
 
 #include "files/block_sums.h"
 #include "files/disk_space.h"
-#include "files/free_ranges.h"
+#include "files/extents.h"
 #include "files/kept_ranges.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -39,14 +38,21 @@ struct Extent {
 class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHomes> {
  public:
   SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world)
-      : files_(std::move(files)), options_(std::move(options)), has_sums_(has_sums), world_(world) {
-    extents_.emplace_back(*files_, options_, 0, has_sums_);
-  }
+      : files_(std::move(files)),
+        options_(std::move(options)),
+        world_(world),
+        extents_(
+            [this, has_sums](auto& all, int64_t begin, int64_t bytes) {
+              io::SwapOptions more = options_;
+              more.bytes = bytes;
+              all.emplace_back(*files_, std::move(more), begin, has_sums);
+            },
+            options_.bytes) {}
 
   // Says once what makes transfers slower than they could be.
   void pin(const at::Tensor& arena) {
-    io::SwapFile& swap = extents_.front().swap;
-    const bool is_pinned = !arena.defined() || swap.pin(bytes_of(arena));
+    io::SwapFile& swap = extents_.first().swap;
+    const bool is_pinned = !arena.defined() || !arena.is_cpu() || swap.pin(bytes_of(arena));
     if (world_.rank != 0) return;
     if (options_.caching == io::Caching::direct && !swap.is_direct())
       say(LogLevel::info, "the file system has no direct I/O, so data pass through the page cache");
@@ -79,10 +85,9 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   }
   int64_t take(Tier tier, int64_t bytes) override {
     check(tier);
-    const int64_t place = free_.take(bytes);
-    return place >= 0 ? place : grow(bytes);
+    return extents_.take(bytes);
   }
-  void give_back(Tier, int64_t place, int64_t bytes) override { free_.add(place, bytes); }
+  void give_back(Tier, int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
 
  private:
   class Kept final : public KeptBytes {
@@ -157,33 +162,8 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   }
 
   Work start(io::IoDirection direction, int64_t place, at::Tensor memory) {
-    Extent& extent = extent_at(place);
+    Extent& extent = extents_.at(place);
     return Work(std::make_shared<Transfer>(*this, extent, place - extent.begin, std::move(memory), direction));
-  }
-
-  Extent& extent_at(int64_t place) {
-    const std::lock_guard lock(mutex_);
-    const auto after = std::ranges::upper_bound(extents_, place, {}, &Extent::begin);
-    return *std::prev(after);
-  }
-
-  // Makes room for bytes that were not known when the first file was made, at least as much as all that was taken so before.
-  int64_t grow(int64_t bytes) {
-    const std::lock_guard lock(mutex_);
-    const int64_t begin = extents_.back().end() + io::kSwapAlignment;  // a gap: free ranges of two files do not become one
-    io::SwapOptions options = options_;
-    const auto add = [&](int64_t size) {
-      options.bytes = size;
-      extents_.emplace_back(*files_, options, begin, has_sums_);
-      grown_ += size;
-      free_.add(begin + bytes, size - bytes);
-    };
-    try {
-      add(std::max({bytes, grown_, kLeastGrowth}));
-    } catch (const io::DiskFull&) {
-      add(bytes);
-    }
-    return begin;
   }
 
   void compare(const Extent& extent, int64_t place, const at::Tensor& read) const {
@@ -213,17 +193,12 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
         seconds, human_bytes(bytes), human_bytes(static_cast<int64_t>(static_cast<double>(bytes) / seconds)));
   }
 
-  static constexpr int64_t kLeastGrowth = int64_t{16} << 20;
-
   const std::shared_ptr<io::FileSystem> files_;
   const io::SwapOptions options_;
-  const bool has_sums_;
   const World world_;
   bool has_waited_ = false;
-  std::mutex mutex_;            // of the extents: a thread that saves reads them, too
-  std::deque<Extent> extents_;  // the first has the bytes of HomeNeeds; a deque, because transfers refer to them
-  int64_t grown_ = 0;           // bytes of the others
-  FreeRanges free_;             // of these
+  std::mutex mutex_;         // of the swap files: a thread that saves reads them, too
+  Extents<Extent> extents_;  // the first has the bytes of HomeNeeds
   KeptRanges kept_;
 };
 
@@ -239,10 +214,6 @@ int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
 
 std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNeeds& needs) {
   const auto spaces = gather_spaces(options, needs);
-  if (needs.device.type() != at::kCPU)
-    misuse("offload.move moves data of ranks that compute on the CPU: this one computes on {}", needs.device.str());
-  if (needs.host > 0)
-    misuse("data of home=host need a device with memory of its own: this program moves {} there", human_bytes(needs.host));
   check_folders(options);
   check_spaces(spaces);
   const auto about = [] { return std::string("offload.move"); };

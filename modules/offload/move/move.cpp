@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "device/tiers.h"
 #include "move/schedule.h"
 #include "move/values.h"
 #include "zt/base/error.h"
@@ -39,17 +40,22 @@ class MovePass final : public Pass {
     return std::make_shared<MovePass>(options_, optimizer);
   }
   std::shared_ptr<Homes> make_homes(const HomeNeeds& needs) const override {
-    if (options_.has(Where::host)) note_host(needs.device);
-    return options_.has(Where::nvme) ? make_swap_homes(options_, needs) : nullptr;
+    if (options_.has(Where::host) && needs.device.is_cpu()) note_host();
+    const bool has_files = options_.has(Where::nvme), has_host = options_.has(Where::host) && !needs.device.is_cpu();
+    return has_files || has_host ? make_tiers(options_, has_files, needs) : nullptr;
   }
 
   RankProgram apply(RankProgram program, const ModelInfo& model, const Coord& coord) const override {
     check_untouched(program, model);
-    if (options_.activations == Where::nvme && program.mode == Mode::train)
-      insert_value_moves(
-          program, model,
-          {.stay = options_.activations_stay, .least = options_.activation_bytes, .first_slot = kMostSlots - kValueSlots});
-    if (!options_.moves_units()) return program;
+    const Tier activations = tier_of(options_.activations, program);
+    if (activations != Tier::device && program.mode == Mode::train)
+      insert_value_moves(program, model,
+                         {.tier = activations,
+                          .stay = options_.activations_stay,
+                          .least = options_.activation_bytes,
+                          .first_slot = kMostSlots - kValueSlots});
+    const auto stays = [&](Where where) { return tier_of(where, program) == Tier::device; };
+    if (stays(options_.optimizer) && stays(options_.gradients) && stays(options_.parameters)) return program;
     check_parameters(program);
     check_optimizer(model);
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
@@ -66,8 +72,13 @@ class MovePass final : public Pass {
     return (states_ + (precision.is_mixed() ? 1 : 0)) * size_of(precision.master());
   }
 
-  void note_host(at::Device device) const {
-    if (device.type() != at::kCPU) misuse("offload.move: \"host\" is for ranks that compute on the CPU so far: give \"device\"");
+  // The host's memory is the device's for ranks on the CPU.
+  static Tier tier_of(Where where, const RankProgram& program) {
+    if (where == Where::nvme) return Tier::file;
+    return where == Where::host && program.is_on_device ? Tier::host : Tier::device;
+  }
+
+  void note_host() const {
     if (options_.world.rank == 0)
       log(LogLevel::info, options_.world,
           "offload.move: for ranks on the CPU, host and device are one memory: what is to lie in \"host\" stays where it is");
@@ -85,7 +96,7 @@ class MovePass final : public Pass {
   }
 
   void check_parameters(const RankProgram& program) const {
-    if (options_.parameters != Where::nvme) return;
+    if (tier_of(options_.parameters, program) == Tier::device) return;
     const auto is_held_sharded = [](const UnitPlan& plan) { return plan.params == Residence::sharded; };
     if (std::ranges::none_of(program.units, is_held_sharded))
       misuse(
@@ -123,9 +134,11 @@ class MovePass final : public Pass {
 
   // Says where the data of each unit lie. In the order of updates, what there is still room for stays.
   void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
-    const int64_t of_state = options_.optimizer == Where::nvme ? state_bytes(program.precision) : 0;
-    const int64_t of_params = options_.parameters == Where::nvme ? size_of(program.precision.params) : 0;
-    const int64_t of_grads = options_.gradients == Where::nvme ? size_of(program.precision.grads) : 0;
+    const Tier state = tier_of(options_.optimizer, program), params = tier_of(options_.parameters, program),
+               grads = tier_of(options_.gradients, program);
+    const int64_t of_state = state == Tier::device ? 0 : state_bytes(program.precision);
+    const int64_t of_params = params == Tier::device ? 0 : size_of(program.precision.params);
+    const int64_t of_grads = grads == Tier::device ? 0 : size_of(program.precision.grads);
     const auto state_of = [&](size_t unit) { return model.units[unit].trainable ? of_state : 0; };
     const auto grads_of = [&](size_t unit) { return model.units[unit].trainable ? of_grads : 0; };
     const auto params_of = [&](size_t unit) { return program.units[unit].params == Residence::sharded ? of_params : 0; };
@@ -140,12 +153,12 @@ class MovePass final : public Pass {
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       UnitPlan& plan = program.units[unit];
       if (chunks[unit] == 0) continue;
-      if (params_of(unit) > 0 && !stays(chunks[unit] * of_params)) plan.params_home.tier = Tier::file;
-      if (grads_of(unit) > 0 && !stays(chunks[unit] * of_grads)) plan.grads_home.tier = Tier::file;
+      if (params_of(unit) > 0 && !stays(chunks[unit] * of_params)) plan.params_home.tier = params;
+      if (grads_of(unit) > 0 && !stays(chunks[unit] * of_grads)) plan.grads_home.tier = grads;
       if (state_of(unit) == 0) continue;
       int staying = 0;
       while (staying < plan.slices && stays(slice_of(chunks[unit], staying, plan.slices).count * of_state)) ++staying;
-      if (staying < plan.slices) plan.state_home = {Tier::file, staying};
+      if (staying < plan.slices) plan.state_home = {state, staying};
     }
   }
 

@@ -31,8 +31,6 @@ struct MoveOptions : DiskOptions {
   std::optional<int64_t> slice;    // most elements that move together; by default kDefaultSlice
 
   bool has(Where where) const { return optimizer == where || gradients == where || parameters == where || activations == where; }
-  // Returns whether data of units travel. The host's memory is the device's for ranks on the CPU.
-  bool moves_units() const { return optimizer == Where::nvme || gradients == Where::nvme || parameters == Where::nvme; }
 };
 
 inline constexpr int64_t kDefaultSlice = int64_t{1} << 20;

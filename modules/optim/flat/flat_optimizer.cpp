@@ -54,7 +54,7 @@ void check_segments(std::span<const Segment> segments, int64_t count) {
 template <class Rule>
 void update(const Rule& rule, const ShardBuffers& shard, const Segment& segment, Isa isa) {
   const auto arrays = arrays_of<typename Rule::Element>(shard, segment);
-  if (shard.param.is_cpu()) update_cpu(rule, arrays, isa);
+  if (is_for_host(shard.param)) update_cpu(rule, arrays, isa);
   else update_on_gpu(rule, shard, arrays);
 }
 
@@ -70,7 +70,7 @@ FlatOptimizer::FlatOptimizer(std::string kind, std::vector<std::string> state_na
 
 ShardBuffers FlatOptimizer::checked(FlatState& state, const at::Tensor& grad) const {
   const at::Tensor& master = state.master;
-  const bool ok = master.defined() && master.dim() == 1 && master.is_contiguous() && (master.is_cpu() || master.is_cuda()) &&
+  const bool ok = master.defined() && master.dim() == 1 && master.is_contiguous() && (is_for_host(master) || master.is_cuda()) &&
                   (master.scalar_type() == at::kFloat || master.scalar_type() == at::kDouble);
   if (!ok) misuse("{} updates a flat contiguous float32 or float64 shard on cpu or cuda, got {}", kind_, describe(master));
   const auto check = [&](const at::Tensor& tensor, const std::string& what, const std::vector<at::ScalarType>& dtypes) {

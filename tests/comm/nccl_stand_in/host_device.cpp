@@ -1,4 +1,4 @@
-// The stand-in for NCCL without a GPU, on the streams of host_streams.h.
+// The stand-in for NCCL without a GPU, on the streams of tests/support/test_device.
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "device.h"
 #include "fold.h"
-#include "host_streams.h"
+#include "support/test_device/workers.h"
 
 namespace zt::test::stand_in {
 

@@ -62,7 +62,7 @@ struct Rank {
   int64_t size() const { return local->size(); }
 
   NcclApi api = stand_in();
-  std::shared_ptr<const StreamApi> streams = std::make_shared<test::stand_in::HostStreams>();
+  std::shared_ptr<const StreamApi> streams = std::make_shared<test::stand_in::HostStreams>(at::kCPU);
   std::unique_ptr<Communicator> nccl;
   std::shared_ptr<Communicator> local;
 };

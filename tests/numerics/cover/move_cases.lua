@@ -21,7 +21,7 @@ local function moves_of(of)
     slice = of.slice, [name] = tonumber(number),
     staging = of.staging == "least" and LEAST_STAGING or nil,
   }
-  if of.activations == "nvme" then move.activations_stay, move.activation_bytes = of.activations_stay, 1 end
+  if of.activations ~= "device" then move.activations_stay, move.activation_bytes = of.activations_stay, 1 end
   if of.disk == "cached, two folders" then move.direct, move.folder = false, {"/tmp", "/tmp"} end
   if of.disk == "checksum, small blocks" then move.checksum, move.block, move.depth = true, 4096, 2 end
   return move

@@ -36,7 +36,7 @@ end
 function dimensions.is_allowed(of)
   local sizes = dimensions.sizes(of)
   if sizes.dp * sizes.pp * sizes.ep > MOST_RANKS then return false end
-  if of.parameters == "nvme" and (of.stage or 3) < 3 then return false end
+  if (of.parameters or "device") ~= "device" and (of.stage or 3) < 3 then return false end
   return not of.by_hand or sizes.pp == 1 -- a pipeline has no steps by hand
 end
 

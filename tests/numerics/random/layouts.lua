@@ -2,8 +2,9 @@
 --
 -- A layout is {axes = {{"pp", 2}, {"dp", 2}}, micro_batches =, shard = {stage =, ...}, passes = function(mesh) ... end}. Axes are
 -- named pp, dp, ep, cp, tp and replica. `shard` has the options of zero.shard besides its axes. `joined` is the order in which
--- these are joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements. `backend` is
--- that of the mesh. `selective` and `overlap` are options of cut layers, `move` those of offload.move besides its folder.
+-- these are joined. `live`, a number from 0 to 1, stands for a max_live between the least possible and all elements. `backend`
+-- and `sum_order` are those of the mesh. `selective` and `overlap` are options of cut layers, `move` those of offload.move
+-- besides its folder.
 local zt = require "zt"
 local offload = require "zt.offload"
 local zero = require "zt.zero"
@@ -23,7 +24,7 @@ function layouts.size(layout, all)
 end
 
 function layouts.mesh_options(layout)
-  local options = {order = {}, timeout = 30, backend = layout.backend}
+  local options = {order = {}, timeout = 30, backend = layout.backend, sum_order = layout.sum_order}
   for i, axis in ipairs(layout.axes) do
     options.order[i] = axis[1]
     options[axis[1]] = axis[2]

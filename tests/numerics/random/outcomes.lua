@@ -82,10 +82,10 @@ end
 --- Returns the name of the first tensor of the state that differs between two trainers of one model, or nil.
 function outcomes.first_difference(a, b)
   for _, name in ipairs(a:parameters()) do
-    if not a:master(name):equal(b:master(name)) then return name end
+    if not a:master(name):to "cpu":equal(b:master(name):to "cpu") then return name end
     local states, loaded = a:optimizer_state(name), b:optimizer_state(name)
     for key, values in pairs(states) do
-      if not loaded[key]:equal(values) then return name .. " " .. key end
+      if not loaded[key]:to "cpu":equal(values:to "cpu") then return name .. " " .. key end
     end
   end
   if a.global_step ~= b.global_step then return "global_step" end

@@ -104,12 +104,19 @@ end
 --- Likewise for the cases that are for as many ranks as this run has, on these ranks and this backend, which may be on GPUs. They
 --- are compared with one rank in fp64 on the CPU. Sums over nccl have no fixed order, so no bits are compared.
 function suite.run_here(count, case_at, backend)
+  -- Registers the device, before anything starts autograd's threads.
+  local mesh = require("zt.comm").mesh{dp = -1, backend = backend}
+  local has_host_memory = mesh.dp:allocate({1}, "float32"):device() ~= "cpu"
   local cases = {}
   for i = 1, count do
     local case = case_at(i)
     for _, layout in ipairs{case.layout, case.second} do
       layout.backend = backend
       if layout.shard then layout.shard.node_shared = nil end -- only some backends share memory
+      for n, kind in ipairs{"optimizer", "gradients", "parameters", "activations"} do
+        local moves = layout.move and layout.move[kind] == "nvme"
+        if moves and has_host_memory and (case.seed + n) % 2 == 0 then layout.move[kind] = "host" end
+      end
     end
     if draw_layout.ranks(case.layout) == zt.world.size then cases[#cases + 1] = case end
   end

@@ -92,7 +92,7 @@ TEST(MovedValues, StayWhereTheyAreSent) {
 
 TEST(MovedValues, HavePlacesOfTheirOwn) {
   expect_values_refused(replace(3, "EVICT_VALUE 0 0 what=value home=device slot=1"), 3,
-                        "home=device: values and graphs move to files");
+                        "home=device: data in the device's memory do not move");
   expect_values_refused(replace(3, "EVICT_VALUE 0 0 what=value home=file"), 3, "slot=-1");
   expect_values_refused(replace(3, "EVICT_VALUE 0 0 what=values home=file slot=1"), 3, "value");
   expect_values_refused(replace(3, "EVICT_VALUE 0 0 what=value home=file slot=1 least=-1"), 3, "least=-1");

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -73,6 +74,18 @@ std::string human_bytes(int64_t bytes) {
   for (; std::abs(value) >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
   if (unit == 0) return fmt::format("{} B", bytes);
   return fmt::format("{:.{}f} {}", value, std::abs(value) < 100 ? 1 : 0, kUnits[unit]);
+}
+
+namespace {
+std::atomic<at::DeviceType> other_host_device = at::kCPU;
+}  // namespace
+
+bool is_for_host(const at::Tensor& tensor) {
+  return tensor.is_cpu() || tensor.device().type() == other_host_device.load(std::memory_order_relaxed);
+}
+
+void let_host_compute_on(at::DeviceType type) {
+  other_host_device = type;
 }
 
 at::Tensor large_zeros(at::IntArrayRef shape, const at::TensorOptions& options) {

@@ -97,7 +97,7 @@ GemmShape shape_of(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
 }
 
 const Gemm& provider_for(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
-  if (a.is_cpu()) return chosen_gemm(shape_of(kind, a, c));
+  if (is_for_host(a)) return chosen_gemm(shape_of(kind, a, c));
   static const Gemm& cublas = find_gemm("cublas");
   if (!cublas.takes(a.device().type(), a.scalar_type())) misuse("no gemm provider multiplies {}", describe(a));
   return cublas;

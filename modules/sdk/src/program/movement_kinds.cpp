@@ -68,6 +68,10 @@ Cost evict_cost(const Action& action, const CostBasis& basis) {
   return tier_of(action) == Tier::file ? Cost{.file_written = bytes} : Cost{.copied = bytes};
 }
 
+void check_tier(const Action& action) {
+  if (tier_of(action) == Tier::device) misuse("home=device: data in the device's memory do not move, give host or file");
+}
+
 void check_slot(int64_t slot) {
   if (slot < 0 || slot >= kMostSlots) misuse("slot={}: give the number of a place in memory, from 0 to {}", slot, kMostSlots - 1);
 }
@@ -75,7 +79,7 @@ void check_slot(int64_t slot) {
 void check_movement(const Action& action, const RankProgram& program) {
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1), slot = action.number("slot", -1);
   const UnitData data = action.unit_data();
-  if (tier_of(action) == Tier::device) misuse("home=device: data in the device's memory do not move, give host or file");
+  check_tier(action);
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
   check_slot(slot);
   const bool is_complete_gradient = data == UnitData::grads && parts == 1;
@@ -131,7 +135,7 @@ Resources evict_value_resources(const Action& action, const ModelInfo& model) {
 
 void check_value_movement(const Action& action, const RankProgram&) {
   action.step_data();
-  if (tier_of(action) != Tier::file) misuse("home={}: values and graphs move to files; give home=file", action.attr("home"));
+  check_tier(action);
   check_slot(action.number("slot", -1));
   if (action.number("least", 0) < 0)
     misuse("least={}: give the bytes of the smallest tensor that leaves", action.number("least", 0));

@@ -26,6 +26,12 @@ void check_given(const RankProgram& program, const ModelInfo& model) {
     misuse("the given program has {} units and the model {}: it was made for another model", program.units.size(), units);
 }
 
+// Returns whether the ranks of the mesh compute on devices with memory of their own.
+bool is_on_device(const Mesh* mesh) {
+  const auto is_so = [&](const AxisSize& axis) { return mesh->link({axis.name}).is_on_device; };
+  return mesh && std::ranges::any_of(mesh->shape().axes(), is_so);
+}
+
 }  // namespace
 
 Program::Program(std::shared_ptr<Model> model, int micro_batches, Precision precision, int eval_micro_batches)
@@ -178,6 +184,7 @@ Coord Program::coord() const {
 
 RankProgram Program::build(Mode mode, const Coord& coord) const {
   const auto apply = [&](RankProgram program, const std::vector<std::shared_ptr<Pass>>& passes) {
+    program.is_on_device = is_on_device(mesh_.get());
     for (const auto& pass : passes) program = pass->apply(std::move(program), *info_, coord);
     return program;
   };

@@ -106,8 +106,7 @@ std::string memory_advice(const Plan& plan, Lacking what) {
 }
 
 void check_memory(const Plan& plan) {
-  if (plan.world() && plan.program().mesh()->world()->link.is_on_device) return;
-  const Here here = gather_here(plan, bytes_of(plan.rank()));
+  const Here here = gather_here(plan, plan.main().is_on_device ? plan.rank_units().homes.host : bytes_of(plan.rank()));
   const MachineMemory memory = machine_memory();
   const auto need = [&] {
     return fmt::format("the buffers of {} on this machine need {}",

@@ -100,5 +100,8 @@ struct Elsewhere {
 
 // Returns uint8 memory that starts at a multiple of kHomeAlign, zeroed or with any content.
 at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed = true);
+// Returns such memory of the host, zeroed, which `device` copies from and to while the host does other things. Where the system
+// does not pin so much, the host waits for these copies.
+at::Tensor pinned_bytes(int64_t bytes, at::Device device);
 
 }  // namespace zt

@@ -88,6 +88,7 @@ struct RankProgram {
   Precision precision = {};
   int64_t max_live = 0;                  // most elements of sharded parameters that are whole at the same time; 0: no bound
   std::vector<PassBuffer> buffers = {};  // of passes, on this rank
+  bool is_on_device = false;             // the rank's device has memory of its own (AxisLink::is_on_device). Not in the text
 
   // Returns the buffer of a pass; null if there is none.
   const PassBuffer* find_buffer(ResourceId type, int32_t index) const;

@@ -11,6 +11,7 @@
 #include "model/build/unit_build.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/execute/pinning.h"
 
 namespace zt {
 
@@ -73,6 +74,14 @@ at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed) {
   if (is_zeroed) std::memset(memory, 0, static_cast<size_t>(bytes));
   return at::from_blob(
       memory, {bytes}, [](void* owned) { std::free(owned); }, at::kByte);
+}
+
+at::Tensor pinned_bytes(int64_t bytes, at::Device device) {
+  const at::Tensor memory = aligned_bytes(bytes, at::kCPU);
+  const Pinning pinning = pinning_for(device.type());
+  if (bytes == 0 || !pinning.pin || !pinning.pin(memory.data_ptr(), static_cast<size_t>(bytes))) return memory;
+  return at::from_blob(
+      memory.data_ptr(), {bytes}, [memory, unpin = pinning.unpin](void* owned) { unpin(owned); }, at::kByte);
 }
 
 }  // namespace zt

@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "execute/step/step_parts.h"
 #include "zt/base/error.h"
@@ -39,6 +38,12 @@ at::Tensor make_buffer(int64_t bytes, at::Device device) {
     munmap(owned, static_cast<size_t>(bytes));
   };
   return at::from_blob(memory, {bytes}, release, at::kByte);
+}
+
+// Returns the bytes of a storage, uint8.
+at::Tensor bytes_of(const c10::intrusive_ptr<c10::StorageImpl>& storage) {
+  const auto bytes = static_cast<int64_t>(storage->nbytes());
+  return at::empty({0}, at::device(storage->device()).dtype(at::kByte)).set_(c10::Storage(storage), 0, {bytes});
 }
 
 // Returns the memory of a buffer, which lives as long as the result.
@@ -174,8 +179,7 @@ Work MovedValues::evict(const Action& action, StepParts& parts) {
   Work work;
   if (state.elsewhere.homes) {
     const at::Tensor memory = buffer.narrow(0, 0, record.bytes);
-    auto* to = static_cast<std::byte*>(memory.data_ptr());
-    for (const Part& part : record.parts) std::memcpy(to + part.begin, part.storage->data(), static_cast<size_t>(part.bytes));
+    for (const Part& part : record.parts) memory.narrow(0, part.begin, part.bytes).copy_(bytes_of(part.storage));
     record.place = state.elsewhere.homes->take(record.tier, record.bytes);
     work = state.elsewhere.homes->write(record.tier, record.place, memory);
   }

@@ -4,7 +4,6 @@
 #include <torch/csrc/autograd/saved_variable_hooks.h>
 
 #include <memory>
-#include <mutex>
 
 #include "zt/base/tensor.h"
 
@@ -56,6 +55,12 @@ torch::autograd::Engine& listing_engine() {
   return engine;
 }
 
+// Before any backward: threads for devices are started for the first engine that runs one, and for no other.
+[[maybe_unused]] const bool is_installed = [] {
+  torch::autograd::set_default_engine_stub(listing_engine);
+  return true;
+}();
+
 }  // namespace
 
 bool is_away(const at::Tensor& tensor) {
@@ -63,8 +68,6 @@ bool is_away(const at::Tensor& tensor) {
 }
 
 SavedTensorsScope::SavedTensorsScope(SavedTensors* to, const std::string& layer) : before_(listing) {
-  static std::once_flag once;
-  if (to) std::call_once(once, [] { torch::autograd::set_default_engine_stub(listing_engine); });
   listing = to ? SavedList{to, std::make_shared<const std::string>(layer)} : SavedList{};
 }
 

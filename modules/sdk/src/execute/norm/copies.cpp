@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 
+#include "zt/base/tensor.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt {
@@ -28,7 +29,7 @@ double norm_of(const Unit& unit, const ParamInfo& param, const StepState& state)
   const int64_t begin = std::max(param.offset, first), end = std::min(end_of_param, last);
   if (begin >= end) return 0;
   ExactSum sum;
-  if (unit.grad_shard.is_cpu()) add_squares(unit.grad_shard, begin - first, end - first, sum);
+  if (is_for_host(unit.grad_shard)) add_squares(unit.grad_shard, begin - first, end - first, sum);
   else sum.merge(ExactSum::from_state(squares_on_device(unit.grad_shard, begin - first, end - first).cpu()));
   return std::sqrt(sum.value());
 }

@@ -10,6 +10,7 @@
 #include "execute/step_handlers.h"
 #include "unit_squares.h"
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 #include "zt/execute/gradient_norm.h"
 
 namespace zt {
@@ -56,7 +57,7 @@ void reduce_norm(const std::vector<std::string>& axes, Communicator* comm, const
   for (const Unit& unit : state.units) {
     if (!unit.grad.defined() || unit.is_sliced(UnitData::grads)) continue;
     const Slice piece = counted_piece(unit, axes, state);
-    if (unit.grad_shard.is_cpu()) {
+    if (is_for_host(unit.grad_shard)) {
       add_piece(unit.grad_shard, piece, sum);
     } else {
       const at::Tensor more = squares_on_device(unit.grad_shard, piece.first, piece.end());

@@ -143,7 +143,7 @@ void check_squares(const at::Tensor& flat, int64_t begin, int64_t end) {
 
 void add_squares(const at::Tensor& flat, int64_t begin, int64_t end, ExactSum& sum, Isa isa) {
   check_squares(flat, begin, end);
-  if (!flat.is_cpu()) misuse("add_squares reads host memory, got {}", describe(flat));
+  if (!is_for_host(flat)) misuse("add_squares reads host memory, got {}", describe(flat));
   const auto add = [&]<class T>() { sum_with(isa, flat.const_data_ptr<T>(), begin, end, sum); };
   switch (flat.scalar_type()) {
     case at::kFloat:

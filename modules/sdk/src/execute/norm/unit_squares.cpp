@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "copies.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
 
@@ -19,7 +20,7 @@ Slice counted_piece(const Unit& unit, const std::vector<std::string>& axes, cons
 }
 
 void add_piece(const at::Tensor& grad_shard, const Slice& piece, ExactSum& sum) {
-  if (grad_shard.is_cpu()) add_squares(grad_shard, piece.first, piece.end(), sum);
+  if (is_for_host(grad_shard)) add_squares(grad_shard, piece.first, piece.end(), sum);
   else sum.merge(ExactSum::from_state(squares_on_device(grad_shard, piece.first, piece.end()).cpu()));
 }
 

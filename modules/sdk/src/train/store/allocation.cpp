@@ -67,10 +67,16 @@ void make_homes(const Plan& plan, StepState& state) {
         misuse("two passes move data to other memories, and the second one is {}: apply one", pass->name());
       state.elsewhere.homes = std::move(homes);
     }
+    const auto& actions = plan.main().actions;
+    const auto evicts_to_host = [](const Action& action) {
+      return action.kind == Kinds::get().evict_value && action.attr("home") == word_of(Tier::host);
+    };
+    if (const auto found = std::ranges::find_if(actions, evicts_to_host); device.is_cpu() && found != actions.end())
+      misuse("action {} ({}) takes data to host memory, but this rank computes on the CPU, whose memory that is: give home=file",
+             found - actions.begin(), action_text(*found));
     if (state.elsewhere.homes) return;
     if (held.homes.host + held.homes.files > 0)
       misuse("data of the program lie elsewhere (state_home, params_home), but no pass has a place for it: apply offload.move");
-    const auto& actions = plan.main().actions;
     if (const auto moves = std::ranges::find(actions, Kinds::get().evict_value, &Action::kind); moves != actions.end())
       misuse("action {} ({}) takes data out of memory, but no pass has a place for them: apply offload.move with activations",
              moves - actions.begin(), action_text(*moves));

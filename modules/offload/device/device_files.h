@@ -1,0 +1,14 @@
+// Data of a device that lie in files between their uses.
+#pragma once
+
+#include <memory>
+
+#include "zt/execute/homes.h"
+
+namespace zt::offload {
+
+// Returns the homes of `files`, which read and write host memory, for tensors on the device as well. These pass through pinned
+// memory, as much as is under way.
+std::shared_ptr<Homes> make_device_files(std::shared_ptr<Homes> files, at::Device device);
+
+}  // namespace zt::offload

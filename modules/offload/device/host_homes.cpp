@@ -1,0 +1,106 @@
+#include "device/host_homes.h"
+
+#include <cstring>
+
+#include "device/copy_stream.h"
+#include "files/extents.h"
+#include "files/kept_ranges.h"
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/process/log.h"
+
+namespace zt::offload {
+
+namespace {
+
+struct MemoryExtent {
+  int64_t end() const { return begin + bytes.numel(); }
+
+  int64_t begin;
+  at::Tensor bytes;  // uint8
+};
+
+// Copies to and from the device have a stream each. They are in order with each other where a place is used again: whoever copies
+// there has waited for the copy before it.
+class HostHomes final : public Homes, public std::enable_shared_from_this<HostHomes> {
+ public:
+  HostHomes(const HomeNeeds& needs, World world)
+      : world_(world),
+        extents_(
+            [this, device = needs.device](auto& all, int64_t begin, int64_t bytes) {
+              all.emplace_back(begin, pinned_bytes(bytes, device));
+              note_pinned(all.back().bytes);
+            },
+            needs.host),
+        to_device_(needs.device),
+        to_host_(needs.device) {}
+
+  Work read(Tier tier, int64_t place, at::Tensor to) override {
+    check(tier);
+    const at::Tensor from = memory(place, to.numel());
+    return to_device_.copy(std::move(to), from, *to_device_.ready());
+  }
+  Work write(Tier tier, int64_t place, at::Tensor from) override {
+    check(tier);
+    kept_.await_release(place, from.numel());
+    return to_host_.copy(memory(place, from.numel()), from, *to_host_.ready());
+  }
+  std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) override {
+    check(tier);
+    return std::make_shared<Kept>(shared_from_this(), place, bytes);
+  }
+  int64_t take(Tier tier, int64_t bytes) override {
+    check(tier);
+    return extents_.take(bytes);
+  }
+  void give_back(Tier, int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
+
+ private:
+  class Kept final : public KeptBytes {
+   public:
+    Kept(std::shared_ptr<HostHomes> homes, int64_t place, int64_t bytes)
+        : homes_(std::move(homes)), token_(homes_->kept_.add(place, bytes)) {
+      homes_->to_host_.synchronize();
+    }
+    ~Kept() override { homes_->kept_.remove(token_); }
+    Work read(int64_t place, at::Tensor to) override {
+      std::memcpy(to.data_ptr(), homes_->memory(place, to.numel()).const_data_ptr(), static_cast<size_t>(to.numel()));
+      return {};
+    }
+    void release(int64_t place, int64_t bytes) override { homes_->kept_.release(token_, place, bytes); }
+
+   private:
+    const std::shared_ptr<HostHomes> homes_;
+    const KeptRanges::Token token_;
+  };
+
+  static void check(Tier tier) {
+    if (tier != Tier::host) fault("data of home={} are moved by the homes of files", word_of(tier));
+  }
+
+  at::Tensor memory(int64_t place, int64_t bytes) {
+    const MemoryExtent& extent = extents_.at(place);
+    return extent.bytes.narrow(0, place - extent.begin, bytes);
+  }
+
+  void note_pinned(const at::Tensor& bytes) {
+    if (bytes.numel() == 0 || bytes.is_pinned() || world_.rank != 0 || std::exchange(has_said_, true)) return;
+    log(LogLevel::info, world_,
+        fmt::format("offload.move: the system does not let {} of host memory be pinned, so the device waits for each copy",
+                    human_bytes(bytes.numel())));
+  }
+
+  const World world_;
+  bool has_said_ = false;
+  KeptRanges kept_;
+  Extents<MemoryExtent> extents_;
+  CopyStream to_device_, to_host_;  // they end first, and wait for their copies
+};
+
+}  // namespace
+
+std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world) {
+  return std::make_shared<HostHomes>(needs, world);
+}
+
+}  // namespace zt::offload
