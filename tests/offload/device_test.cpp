@@ -8,6 +8,7 @@
 #include "device/copy_stream.h"
 #include "device/tiers.h"
 #include "support/test_device/test_device.h"
+#include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/io/posix_fs.h"
 
@@ -112,6 +113,23 @@ TEST_F(DeviceTest, ASaveKeepsWhatIsOverwritten) {
     tiers->read(tier, 0, out).synchronize();
     EXPECT_TRUE(out.cpu().equal(second_)) << word_of(tier);
   }
+}
+
+// Code of the host sees what a copy brings once it has waited for it.
+TEST_F(DeviceTest, IsUsedInPlaceAfterItsCopies) {
+  const auto tiers = homes(8192, 8192);
+  const at::Tensor out = on_device(first_);
+  test::set_copy_delay(50ms);
+  const Work work = tiers->write(Tier::host, 0, out);
+  const HostBytes lying = tiers->in_place(Tier::host, 0, 8192);
+  EXPECT_TRUE(lying.bytes.is_cpu());
+  EXPECT_FALSE(lying.arrived.done());
+  lying.arrived.wait();
+  EXPECT_TRUE(lying.bytes.equal(first_));
+  lying.bytes.copy_(second_);
+  tiers->read(Tier::host, 0, out).wait();
+  EXPECT_TRUE(out.cpu().equal(second_));
+  EXPECT_THROW(tiers->in_place(Tier::file, 0, 8192), Fault);
 }
 
 TEST_F(DeviceTest, TakesMoreThanWasReserved) {

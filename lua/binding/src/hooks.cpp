@@ -11,7 +11,7 @@ namespace zt::lua {
 namespace {
 
 // Names of the hooks, in the order of the enum. The registry holds a hook's function under the key "zt.hook.NAME".
-const std::vector<std::string> kHookNames{"dry_step", "module_names", "script_failed", "trainer_state"};
+const std::vector<std::string> kHookNames{"dry_step", "module_names", "moving_pass", "script_failed", "trainer_state"};
 
 std::string registry_key(const std::string& name) {
   return "zt.hook." + name;

@@ -10,6 +10,7 @@ namespace zt::lua {
 enum class Hook {
   dry_step,       // function(trainer, batch, parts): ends a dry run in place of its first step
   module_names,   // function(): returns the names of all modules, such as "zt.nn", for the message about an unknown name
+  moving_pass,    // function(options): returns a pass whose homes hold data, for trainer:evict()
   script_failed,  // function(): is called once the script has ended with an error, before that is reported. Its errors are
                   // ignored
   trainer_state,  // function(trainer): returns the result of trainer:state()

@@ -18,6 +18,17 @@ class Copying final : public Work::State {
   const c10::Event over_;
 };
 
+class CopiesSoFar final : public Work::State {
+ public:
+  explicit CopiesSoFar(c10::Event over) : over_(std::move(over)) {}
+  bool done() override { return over_.query(); }
+  void wait() override { over_.synchronize(); }
+  void synchronize() override { over_.synchronize(); }
+
+ private:
+  const c10::Event over_;
+};
+
 }  // namespace
 
 CopyStream::CopyStream(at::Device device)
@@ -34,6 +45,12 @@ std::shared_ptr<const c10::Event> CopyStream::ready() const {
   auto ready = std::make_shared<c10::Event>(device_.type());
   ready->record(guard_.getStream(device_));
   return ready;
+}
+
+Work CopyStream::so_far() const {
+  c10::Event over(device_.type());
+  over.record(stream_);
+  return Work(std::make_shared<CopiesSoFar>(std::move(over)));
 }
 
 Work CopyStream::copy(at::Tensor to, const at::Tensor& from, const c10::Event& ready) {

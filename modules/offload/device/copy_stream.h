@@ -24,6 +24,8 @@ class CopyStream {
   // Starts a copy ([n], uint8) after `ready`. A tensor on the device may be freed before the copy is over; memory of the host
   // must live until then. The work's `wait` makes the current stream wait.
   Work copy(at::Tensor to, const at::Tensor& from, const c10::Event& ready);
+  // Returns the work of the copies that were started, whose `wait` makes the thread wait.
+  Work so_far() const;
   // Waits for the copies that were started.
   void synchronize() const { guard_.synchronizeStream(stream_); }
 

@@ -45,6 +45,11 @@ class HostHomes final : public Homes, public std::enable_shared_from_this<HostHo
     kept_.await_release(place, from.numel());
     return to_host_.copy(memory(place, from.numel()), from, *to_host_.ready());
   }
+  HostBytes in_place(Tier tier, int64_t place, int64_t bytes) override {
+    check(tier);
+    kept_.await_release(place, bytes);
+    return {memory(place, bytes), to_host_.so_far()};
+  }
   std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) override {
     check(tier);
     return std::make_shared<Kept>(shared_from_this(), place, bytes);

@@ -15,6 +15,7 @@ class Tiers final : public Homes {
 
   Work read(Tier tier, int64_t place, at::Tensor to) override { return of(tier).read(tier, place, std::move(to)); }
   Work write(Tier tier, int64_t place, at::Tensor from) override { return of(tier).write(tier, place, std::move(from)); }
+  HostBytes in_place(Tier tier, int64_t place, int64_t bytes) override { return of(tier).in_place(tier, place, bytes); }
   std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) override { return of(tier).keep(tier, place, bytes); }
   int64_t take(Tier tier, int64_t bytes) override { return of(tier).take(tier, bytes); }
   void give_back(Tier tier, int64_t place, int64_t bytes) override { of(tier).give_back(tier, place, bytes); }

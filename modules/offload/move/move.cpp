@@ -54,13 +54,16 @@ class MovePass final : public Pass {
                           .stay = options_.activations_stay,
                           .least = options_.activation_bytes,
                           .first_slot = kMostSlots - kValueSlots});
-    const auto stays = [&](Where where) { return tier_of(where, program) == Tier::device; };
-    if (stays(options_.optimizer) && stays(options_.gradients) && stays(options_.parameters)) return program;
+    const auto stays = [&](UnitData data) { return tier_of(data, program) == Tier::device; };
+    if (std::ranges::all_of(kAllData, stays)) return program;
     check_parameters(program);
     check_optimizer(model);
     const std::vector<int64_t> chunks = cut_units(program, model, coord);
     choose_homes(program, model, chunks);
-    if (program.mode == Mode::train) slice_steps(program);
+    if (program.mode == Mode::train) {
+      slice_steps(program);
+      if (steps_on_host(program)) place_steps(program);
+    }
     const std::vector<PoolUses> uses = all_uses(program, model);
     insert_moves(program, uses, places_of(program, uses, longest_of(program, chunks)));
     return program;
@@ -76,6 +79,16 @@ class MovePass final : public Pass {
   static Tier tier_of(Where where, const RankProgram& program) {
     if (where == Where::nvme) return Tier::file;
     return where == Where::host && program.is_on_device ? Tier::host : Tier::device;
+  }
+  // Gradients go to where updates work.
+  Tier tier_of(UnitData data, const RankProgram& program) const {
+    if (data == UnitData::state) return tier_of(options_.optimizer, program);
+    if (data == UnitData::params) return tier_of(options_.parameters, program);
+    const Tier given = tier_of(options_.gradients, program);
+    return given == Tier::device && steps_on_host(program) ? Tier::host : given;
+  }
+  bool steps_on_host(const RankProgram& program) const {
+    return program.is_on_device && options_.optimizer != Where::device && options_.step_on.value_or(StepOn::host) == StepOn::host;
   }
 
   void note_host() const {
@@ -96,7 +109,7 @@ class MovePass final : public Pass {
   }
 
   void check_parameters(const RankProgram& program) const {
-    if (tier_of(options_.parameters, program) == Tier::device) return;
+    if (tier_of(UnitData::params, program) == Tier::device) return;
     const auto is_held_sharded = [](const UnitPlan& plan) { return plan.params == Residence::sharded; };
     if (std::ranges::none_of(program.units, is_held_sharded))
       misuse(
@@ -134,8 +147,8 @@ class MovePass final : public Pass {
 
   // Says where the data of each unit lie. In the order of updates, what there is still room for stays.
   void choose_homes(RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
-    const Tier state = tier_of(options_.optimizer, program), params = tier_of(options_.parameters, program),
-               grads = tier_of(options_.gradients, program);
+    const Tier state = tier_of(UnitData::state, program), params = tier_of(UnitData::params, program),
+               grads = tier_of(UnitData::grads, program);
     const int64_t of_state = state == Tier::device ? 0 : state_bytes(program.precision);
     const int64_t of_params = params == Tier::device ? 0 : size_of(program.precision.params);
     const int64_t of_grads = grads == Tier::device ? 0 : size_of(program.precision.grads);
@@ -162,6 +175,16 @@ class MovePass final : public Pass {
     }
   }
 
+  // Lets updates of slices whose state travels work in the host's memory.
+  static void place_steps(RankProgram& program) {
+    for (Action& action : program.actions) {
+      if (action.kind != Kinds::get().step) continue;
+      const Home& home = program.units[static_cast<size_t>(action.target)].state_home;
+      if (home.is_elsewhere() && action.number("part", 0) >= home.stays) action.attrs["memory"] = word_of(Tier::host);
+    }
+  }
+
+  // Without what lies in host memory and is used there.
   Longest longest_of(const RankProgram& program, const std::vector<int64_t>& chunks) const {
     const int64_t of_state = state_bytes(program.precision), of_grads = size_of(program.precision.grads),
                   of_params = size_of(program.precision.params);
@@ -172,9 +195,16 @@ class MovePass final : public Pass {
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];
       const int64_t slice = in_whole_blocks(slice_of(chunks[unit], 0, plan.slices).count), all = in_whole_blocks(chunks[unit]);
-      if (plan.state_home.is_elsewhere()) note(Pool::state, slice * of_state);
-      if (plan.grads_home.is_elsewhere()) note(Pool::grads, slice * of_grads), note(Pool::sums, all * of_grads);
-      if (plan.params_home.is_elsewhere()) note(Pool::params, slice * of_params), note(Pool::units, all * of_params);
+      const bool steps_on_device = !steps_on_host(program) || !plan.state_home.is_elsewhere() || plan.state_home.stays > 0;
+      const auto moves = [&](UnitData data) {
+        const Home& home = plan.home(data);
+        return home.tier == Tier::file || (home.tier == Tier::host && (steps_on_device || program.mode != Mode::train));
+      };
+      if (moves(UnitData::state)) note(Pool::state, slice * of_state);
+      if (moves(UnitData::grads)) note(Pool::grads, slice * of_grads);
+      if (moves(UnitData::params)) note(Pool::params, slice * of_params);
+      if (plan.grads_home.is_elsewhere()) note(Pool::sums, all * of_grads);
+      if (plan.params_home.is_elsewhere()) note(Pool::units, all * of_params);
     }
     return longest;
   }
@@ -190,7 +220,7 @@ class MovePass final : public Pass {
       if (most > kMostPlaces)
         misuse("offload.move: {} needs {} units at the same time, and there are places for {}: give smaller buckets",
                action_text(program.actions[static_cast<size_t>(action)]), most, kMostPlaces);
-      if (!options_.staging || most == 0) continue;
+      if (!options_.staging || most == 0 || longest[i] == 0) continue;
       if (*options_.staging < most * longest[i])
         misuse(
             "offload.move: staging = {} bytes for each kind of data, but {} needs {} of up to {} at the same time: give at least {}{}",

@@ -18,6 +18,12 @@ constexpr auto words_of(Where) {
   return std::array{"device", "host", "nvme"};
 }
 
+// The memory in which updates work with what travels.
+enum class StepOn : uint8_t { device, host };
+constexpr auto words_of(StepOn) {
+  return std::array{"device", "host"};
+}
+
 struct MoveOptions : DiskOptions {
   Where optimizer = Where::device;              // the optimizer state, and master parameters that have memory of their own
   Where gradients = Where::device;              // their sums, from the reduction to the update
@@ -25,6 +31,7 @@ struct MoveOptions : DiskOptions {
   Where activations = Where::device;            // values and graphs, from a forward to its backward
   int activations_stay = 1;                     // the last positions whose activations stay in memory
   int64_t activation_bytes = int64_t{1} << 20;  // of the smallest tensor of activations that leaves
+  std::optional<StepOn> step_on;                // by default host; for ranks on the CPU the two are one
   std::optional<double> ratio;                  // share of the bytes that travels
   std::optional<int64_t> memory;                // bytes that may stay in memory
   std::optional<int64_t> staging;  // bytes in memory for each kind of data under way; by default four slices, or three units

@@ -37,6 +37,8 @@ MoveOptions parse_move_options(const Value& options) {
                     at_least(0))
           .optional("activation_bytes", &MoveOptions::activation_bytes, "the smallest tensor of activations that leaves",
                     at_least(1))
+          .optional("step_on", &MoveOptions::step_on,
+                    "device or host: the memory in which updates work with what travels; default: host")
           .optional("folder", &MoveOptions::folder, "the folders over which the files are striped")
           .optional("ratio", &MoveOptions::ratio, "share of the data that travels", Check<double>(between(0, 1)))
           .optional("memory", &MoveOptions::memory, "bytes of the data that may stay in memory", Check<int64_t>(at_least(0)))
@@ -53,6 +55,8 @@ MoveOptions parse_move_options(const Value& options) {
   MoveOptions parsed = schema.parse(with_folders(options));
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
   const auto* given = options.get_if<Value::Table>();
+  if (parsed.step_on == StepOn::host && parsed.optimizer == Where::device)
+    misuse("offload.move: step_on = \"host\" updates optimizer state in host memory: give optimizer = \"host\" or \"nvme\"");
   for (const char* name : {"activations_stay", "activation_bytes"}) {
     if (given && given->contains(name) && parsed.activations == Where::device)
       misuse("offload.move: {} has an effect only with activations = \"nvme\": give that, or leave it out", name);

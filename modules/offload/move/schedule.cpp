@@ -16,7 +16,7 @@ struct Stay {
   Cargo item;
   int fetched, evicted, slot;
   int first_use;
-  bool is_changed, is_fresh = false, is_summed = false, has_squares = false;
+  bool is_changed, is_fresh = false, is_summed = false, has_squares = false, is_on_host = false;
 };
 
 // Lets intervals end later where there is room: what has been changed with the begin of the next interval, so that the place in
@@ -112,6 +112,16 @@ void mark_sums(std::vector<Stay>& stays, const RankProgram& program) {
   }
 }
 
+// Returns the slices whose updates work in the host's memory, by unit and part.
+std::set<std::pair<int, int>> slices_on_host(const RankProgram& program) {
+  std::set<std::pair<int, int>> slices;
+  for (const Action& action : program.actions) {
+    if (action.kind == Kinds::get().step && action.is_in_host_memory())
+      slices.emplace(action.target, static_cast<int>(action.number("part", 0)));
+  }
+  return slices;
+}
+
 Action move_of(KindId kind, const Stay& stay, const RankProgram& program) {
   const UnitPlan& plan = program.units[static_cast<size_t>(stay.item.unit)];
   Action action{.kind = kind, .target = stay.item.unit};
@@ -119,6 +129,7 @@ Action move_of(KindId kind, const Stay& stay, const RankProgram& program) {
   if (!stay.item.is_whole() && plan.slices > 1)
     action.attrs.merge(Value::Table{{"part", stay.item.part}, {"parts", plan.slices}});
   if (stay.item.data == UnitData::state && program.precision.is_mixed()) action.attrs["master"] = true;
+  if (stay.is_on_host) action.attrs["memory"] = word_of(Tier::host);
   if (kind == Kinds::get().fetch) {
     if (stay.is_fresh) action.attrs["fresh"] = true;
     return action;
@@ -148,6 +159,8 @@ void insert_moves(RankProgram& program, const std::vector<PoolUses>& uses, const
     std::ranges::move(plan_stays(uses[pool], places[pool], first_slot), std::back_inserter(stays));
   }
   mark_sums(stays, program);
+  const auto on_host = slices_on_host(program);
+  for (Stay& stay : stays) stay.is_on_host = on_host.contains({stay.item.unit, stay.item.part});
   separate(stays);
   std::ranges::stable_sort(stays, {}, &Stay::first_use);
   const size_t n = program.actions.size();

@@ -34,6 +34,7 @@ for i, dimension in ipairs(dimensions.list) do
   local moves = dimension[2][2] == "nvme"
   list[i] = {dimension[1], moves and WHERE or dimension[2]}
 end
+list[#list + 1] = {"step_on", {"default", "device"}}
 
 local function ranks_of(combination)
   local sizes = dimensions.sizes(combination)

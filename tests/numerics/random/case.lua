@@ -140,6 +140,18 @@ function events.beside(run, _, step, variant)
   run.beside = {case = run.case, first = run.first, count = run.count, trainer = zt.trainer(program, options)}
 end
 
+-- Some of the data leave the memory and come back.
+function events.away(run, _, step)
+  local what, trainer = {}, run.trainer
+  for i, data in ipairs{"optimizer", "gradients", "parameters"} do
+    if (run.case.seed + step + i) % 3 > 0 then what[#what + 1] = data end
+  end
+  local is_on_host = trainer:parameter(trainer:parameters()[1]):device() == "cpu"
+  local to = (is_on_host or run.case.seed % 2 == 0) and "nvme" or "host"
+  trainer:evict(what, {to = to, folder = to == "nvme" and (os.getenv "TMPDIR" or "/tmp") or nil})
+  trainer:fetch()
+end
+
 -- Goes on from a checkpoint, with the case's second layout.
 function events.checkpoint(run, outcome, step, variant)
   if variant.reference then return end

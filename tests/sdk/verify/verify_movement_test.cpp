@@ -85,6 +85,29 @@ TEST(Movement, GivesEachSliceAPlaceOfItsOwn) {
   expect_refused(replace(4, "FETCH 0 what=state home=file part=0 parts=2"), 4, "slot=-1: give the number of a place in memory");
 }
 
+// The update of slice 0 of unit 0 works in the host's memory.
+Lines on_host() {
+  Lines lines = kState;
+  for (const int line : {4, 9, 10}) lines[static_cast<size_t>(line)] += " memory=host";
+  return lines;
+}
+
+TEST(Movement, BringsSlicesToTheMemoryInWhichUpdatesWork) {
+  EXPECT_EQ(text_of(refusals_of(program_of(on_host()))), "");
+  const auto expect = [](const Edit& edit, int step, const std::string& reason) {
+    Lines lines = on_host();
+    edit(lines);
+    SCOPED_TRACE(reason);
+    expect_refusal(refusals_of(program_of(lines)), step, reason);
+  };
+  expect(replace(9, kState[9]), 9, "it works in the memory of the device, and action 4 (FETCH 0");
+  expect(replace(4, kState[4]), 9, "it works in the memory of the host, and action 4 (FETCH 0");
+  expect(replace(10, kState[10]), 10, "has brought it to the memory of the host: give memory as there");
+  expect(replace(14, "STEP 1 memory=host"), 14, "memory=host, but this optimizer state stays in the device's memory");
+  expect(replace(15, "STEP 2 part=0 parts=2 memory=host"), 15, "memory=host, but this optimizer state stays");
+  expect(replace(9, "STEP 0 part=0 parts=2 memory=hosts"), 9, "unknown memory 'hosts'");
+}
+
 TEST(Movement, FitsThePlanOfTheUnit) {
   expect_refused(replace(4, "FETCH 0 what=state home=host part=0 parts=2 slot=0"), 4, "lie in home=file");
   expect_refused(replace(4, "FETCH 0 what=state home=device part=0 parts=2 slot=0"), 4,

@@ -218,6 +218,35 @@ int set_lr(lua_State* L) {
   return 0;
 }
 
+// trainer:evict({"optimizer", "gradients"}, {to = "nvme", folder = "/nvme0"}). The other options are those of offload.move's
+// disks.
+int evict(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  const Value names = check_value(L, 2), given = check_value(L, 3);
+  static const Value::List nothing;  // an empty table is no list
+  const auto* table = names.get_if<Value::Table>();
+  const auto* list = table && table->empty() ? &nothing : names.get_if<Value::List>();
+  const auto* options = given.get_if<Value::Table>();
+  const char* kUse = "give it as trainer:evict({\"optimizer\", \"gradients\"}, {to = \"nvme\", folder = \"/path\"})";
+  if (!list || !options || !options->contains("to") || !options->at("to").get_if<std::string>())
+    misuse("trainer:evict needs a list of data and a table with the option `to`: {}", kUse);
+  std::set<TrainerData> what;
+  for (const Value& name : *list) {
+    if (!name.get_if<std::string>()) misuse("trainer:evict needs a list of names: {}", kUse);
+    what.insert(parse_word<TrainerData>(*name.get_if<std::string>(), "trainer:evict: unknown data"));
+  }
+  Value::Table moves = *options;
+  const std::string to = *moves.at("to").get_if<std::string>();
+  if (to != "host" && to != "nvme") misuse("trainer:evict: to = \"{}\": give \"host\" or \"nvme\"", to);
+  moves.erase("to");
+  moves["optimizer"] = to;
+  push_hook(L, Hook::moving_pass, "trainer:evict()");
+  push(L, Value(std::move(moves)));
+  if (const auto failure = protected_call(L, 1, 1)) failure->raise();
+  trainer->phases().evict(what, to == "host" ? Tier::host : Tier::file, *check<Pass>(L, -1));
+  return 0;
+}
+
 int program_text(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const Mode mode = trainer->trains() ? Mode::train : Mode::eval;
@@ -239,6 +268,8 @@ void open_trainers(Module& module) {
       .method<finish_step>("finish_step")
       .method<&Trainer::report>("report")
       .method<memory>("memory")
+      .method<evict>("evict")
+      .method<[](Trainer& trainer) { trainer.phases().fetch(); }>("fetch")
       .method<plan>("plan")
       .method<predict_activations>("predict_activations")
       .method<[](Trainer& trainer) { trainer.trace().start(); }>("trace_start")

@@ -29,11 +29,13 @@ static void place_slices(const ModelInfo& model, std::span<const RankProgram* co
     for (const Action& action : program->actions) {
       if (action.kind != Kinds::get().fetch && action.kind != Kinds::get().evict) continue;
       const auto place = static_cast<size_t>(action.number("slot", 0));
-      if (held.places.size() <= place) held.places.resize(place + 1);
       const DataRecords& records = held.homes.of(action.unit_data(), action.target);
+      if (action.is_in_host_memory() && records.home.tier == Tier::host) continue;  // it is used where it lies
+      std::vector<int64_t>& places = action.is_in_host_memory() ? held.host_places : held.places;
+      if (places.size() <= place) places.resize(place + 1);
       const bool is_whole = records.slices != action.number("parts", 1);
-      held.places[place] =
-          std::max(held.places[place], is_whole ? records.total() : records.bytes(static_cast<int>(action.number("part", 0))));
+      places[place] =
+          std::max(places[place], is_whole ? records.total() : records.bytes(static_cast<int>(action.number("part", 0))));
     }
   }
 }
@@ -85,7 +87,7 @@ RankPlan plan_rank(const RankBasis& basis, const Coord& coord) {
   for (const ResourceId type : resource_ids()) {
     if (const BytesOf* bytes = bytes_of(type)) add_line(plan.held, type_of(type).memory, (*bytes)(basis));
   }
-  if (basis.held.homes.host > 0) plan.elsewhere.emplace_back("host", basis.held.homes.host);
+  if (const int64_t bytes = basis.held.host_bytes(); bytes > 0) plan.elsewhere.emplace_back("host", bytes);
   if (basis.held.homes.files > 0) plan.elsewhere.emplace_back("files", basis.held.homes.files);
   if (const int64_t bytes = pass_buffer_bytes(program, units); bytes > 0) plan.held.emplace_back("buffers", bytes);
   plan.held.emplace_back("buckets", wire_elements(program, units) * size_of(program.precision.reduce));

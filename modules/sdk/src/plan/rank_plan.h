@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -35,7 +36,11 @@ struct RankUnits {
   std::vector<Unit> units;
   SharedSlots slots;
   HomeMap homes = {};
-  std::vector<int64_t> places = {};  // bytes by the attribute `slot` of FETCH
+  std::vector<int64_t> places = {};       // bytes by the attribute `slot` of FETCH, on the device
+  std::vector<int64_t> host_places = {};  // in host memory
+
+  // Returns the bytes in host memory, besides the device's: data, and places for slices.
+  int64_t host_bytes() const { return std::accumulate(host_places.begin(), host_places.end(), homes.host); }
 };
 
 // The data from which the bytes of a rank's resources follow.

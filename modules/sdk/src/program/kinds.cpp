@@ -178,6 +178,7 @@ void check_reduce_grad(const Action& action, const RankProgram& program) {
 void check_step(const Action& action, const RankProgram&) {
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
+  action.is_in_host_memory();
 }
 
 void check_scalars(const Action& action, const RankProgram& program) {
@@ -224,7 +225,7 @@ Kinds add_known_kinds() {
   kinds.reshard = add_of_unit("RESHARD", reshard_resources, "frees a unit's full parameters", Role::residency, nullptr, {});
   kinds.norm = add_scalars("NORM", norm_resources, "gradient norm, non-finite flag and loss", {"axes"}, norm_cost);
   kinds.step = add_of_unit("STEP", step_resources, "updates the part of a unit that this rank owns", Role::update, step_cost,
-                           {{"part", "parts", "staged"}, true, false, check_step});
+                           {{"memory", "part", "parts", "staged"}, true, false, check_step});
   kinds.update = add_kind({"UPDATE", Index::position, false, "updates the tensors that a layer changes itself", update_resources,
                            Role::update, nullptr, AttributeRule{{}, true}});
   kinds.gather_tensors = add_of_unit("GATHER_TENSORS", gather_tensors_resources,

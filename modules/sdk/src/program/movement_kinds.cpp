@@ -56,14 +56,19 @@ int64_t moved_bytes(const Action& action, const CostBasis& basis) {
   return elements * (basis.optimizer_states + (action.flag("master") ? 1 : 0)) * size_of(types.master());
 }
 
+// Returns whether the slice is used where it lies.
+bool is_at_home(const Action& action) {
+  return action.is_in_host_memory() && tier_of(action) == Tier::host;
+}
+
 Cost fetch_cost(const Action& action, const CostBasis& basis) {
-  if (action.flag("fresh")) return {};
+  if (action.flag("fresh") || is_at_home(action)) return {};
   const int64_t bytes = moved_bytes(action, basis);
   return tier_of(action) == Tier::file ? Cost{.file_read = bytes} : Cost{.copied = bytes};
 }
 
 Cost evict_cost(const Action& action, const CostBasis& basis) {
-  if (action.flag("unchanged")) return {};
+  if (action.flag("unchanged") || is_at_home(action)) return {};
   const int64_t bytes = moved_bytes(action, basis);
   return tier_of(action) == Tier::file ? Cost{.file_written = bytes} : Cost{.copied = bytes};
 }
@@ -80,6 +85,7 @@ void check_movement(const Action& action, const RankProgram& program) {
   const int64_t part = action.number("part", 0), parts = action.number("parts", 1), slot = action.number("slot", -1);
   const UnitData data = action.unit_data();
   check_tier(action);
+  action.is_in_host_memory();
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
   check_slot(slot);
   const bool is_complete_gradient = data == UnitData::grads && parts == 1;
@@ -98,7 +104,7 @@ void check_movement(const Action& action, const RankProgram& program) {
 
 Kind movement_kind(const char* name, const char* doc, Resources (*resources)(const Action&, const ModelInfo&),
                    Cost (*cost)(const Action&, const CostBasis&), std::vector<std::string> more) {
-  std::vector<std::string> attrs{"home", "master", "part", "parts", "slot", "wait", "what"};
+  std::vector<std::string> attrs{"home", "master", "memory", "part", "parts", "slot", "wait", "what"};
   std::ranges::move(more, std::back_inserter(attrs));
   return {.name = name,
           .target = Index::unit,

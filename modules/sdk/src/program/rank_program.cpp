@@ -83,6 +83,10 @@ std::vector<std::string> Action::norm_axes() const {
   return names_attr(*this, "squares", "mesh axes'");
 }
 
+bool Action::is_in_host_memory() const {
+  return parse_word<Tier>(attr("memory", word_of(Tier::device)), "unknown memory") == Tier::host;
+}
+
 UnitData Action::unit_data() const {
   return parse_word<UnitData>(attr("what"), "unknown data");
 }

@@ -3,12 +3,16 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "zt/base/error.h"
+#include "zt/train/phases.h"
 
 namespace zt {
+
+inline const std::set<TrainerData> kAllTrainerData{TrainerData::optimizer, TrainerData::gradients, TrainerData::parameters};
 
 // Threads: the rank's thread only.
 class Health {
@@ -26,6 +30,16 @@ class Health {
           "the trainer. Call it before or after the step");
     require_not_lost();
   }
+
+  // Throws Misuse if some of these data are out of memory.
+  void require_here(const char* call, const std::set<TrainerData>& needed = kAllTrainerData) const {
+    for (const TrainerData data : needed) {
+      if (away_.contains(data))
+        misuse("{} needs {}, which trainer:evict has taken out of memory: call trainer:fetch before", call, text_of(data));
+    }
+  }
+  void set_away(std::set<TrainerData> away) { away_ = std::move(away); }
+  const std::set<TrainerData>& away() const { return away_; }
 
   // The parameters are those of a complete step or load.
   void set_sound() { half_changed_.clear(); }
@@ -80,7 +94,12 @@ class Health {
           lost_);
   }
 
+  static const char* text_of(TrainerData data) {
+    return data == TrainerData::optimizer ? "the optimizer's state" : data == TrainerData::gradients ? "gradients" : "parameters";
+  }
+
   bool is_busy_ = false;
+  std::set<TrainerData> away_;
   std::string half_changed_;
   std::string lost_;  // the Fault that ended all use; empty: none
 };

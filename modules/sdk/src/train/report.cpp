@@ -72,6 +72,9 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
   // Outside of the device's memory, so no part of the total.
   std::map<std::string, int64_t> elsewhere(plan_->rank().elsewhere.begin(), plan_->rank().elsewhere.end());
   if (predicted_away_ > 0) elsewhere["files"] += predicted_away_;
+  for (const char* tier : {"host", "files"}) {
+    if (measured.contains(tier)) elsewhere.try_emplace(tier, 0);  // taken there between steps
+  }
   for (const auto& [tier, bytes] : elsewhere) {
     const auto found = measured.find(tier);
     lines.push_back({tier, bytes, found == measured.end() ? -1 : found->second});

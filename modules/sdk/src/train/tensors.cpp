@@ -14,11 +14,18 @@ void TrainerTensors::drain() {
   runs.drain();
 }
 
+void TrainerTensors::require_here(const char* what, TrainerData data) const {
+  running_->runs.health().require_here(fmt::format("the {} of a tensor", what).c_str(), {data});
+}
+
 // Returns what `read` reads. Where the last step failed on this rank only, all ranks throw that read a tensor together.
 template <class Of, class Read>
 auto TrainerTensors::read(const char* what, const std::string& name, Of of, const Read& read) {
   const int tensor = store_.find(name);
   drain();
+  const bool reads_optimizer = of != Of::layers, reads_parameters = of != Of::states;
+  if (reads_parameters) require_here(what, TrainerData::parameters);
+  if (reads_optimizer) require_here(what, TrainerData::optimizer);
   whole_tensors::require_alike(store_, what, tensor, of, running_->runs.health().half_changed());
   return read(store_, tensor);
 }
@@ -46,6 +53,7 @@ at::Tensor TrainerTensors::gradient(const std::string& name) {
   if (!info.trainable) misuse("parameter '{}' is frozen: it has no gradient", name);
   unless_dry(running_).by_hand.refuse_gradient();
   drain();
+  require_here("gradient", TrainerData::gradients);
   std::string complaint = running_->runs.health().half_changed();
   if (complaint.empty() && running_->runs.has_partial_gradients() && !running_->by_hand.is_under_way())
     complaint = "trainer:gradient: the last step failed, so there is no gradient: run a step first";
@@ -82,6 +90,7 @@ static bool is_sharded_buffer(const Store& store, const std::string& name) {
 at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::string& owner) {
   if (const at::Tensor own = own_buffer(store_.state(), buffer, owner); own.defined()) {
     drain();
+    require_here("buffer of a pass", TrainerData::optimizer);
     return own.clone();
   }
   if (owner.empty())
@@ -101,6 +110,7 @@ at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::str
 std::string TrainerTensors::prepare_change(const char* call) {
   unless_dry(running_).by_hand.refuse(call);
   drain();
+  running_->runs.health().require_here(call);
   return running_->runs.health().half_changed();
 }
 

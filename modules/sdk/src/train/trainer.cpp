@@ -42,6 +42,16 @@ void compare_gemm(const Value& saved, const World& place) {
                   fmt::join(groups, ", ")));
 }
 
+// The bytes that the trainer holds, by kind and by tier, if all data are where programs have them.
+std::map<std::string, int64_t> held_bytes(const Store& store, const TrainerRuns& running) {
+  auto held = store.bytes();
+  for (const at::Tensor& buffer : running.runs.parts().gradients.more_buffers())
+    held["gradients"] += static_cast<int64_t>(buffer.nbytes());
+  held["activations"] = running.runner.activation_bytes();
+  if (const int64_t away = running.runs.parts().moved.most_bytes_away(); away > 0) held["files"] += away;
+  return held;
+}
+
 }  // namespace
 
 Trainer::Trainer(std::shared_ptr<Program> program, TrainerOptions options)
@@ -53,6 +63,7 @@ Trainer::Trainer(std::shared_ptr<Program> program, TrainerOptions options)
       report_(std::make_unique<Report>(plan_)) {
   if (!options_.dry) running_ = std::make_unique<TrainerRuns>(plan_, *store_, options_.optimizer, trace_, *control_);
   tensors_ = std::make_unique<TrainerTensors>(*store_, running_.get());
+  phases_ = std::make_unique<TrainerPhases>(*store_, running_.get());
 }
 
 Trainer::~Trainer() = default;
@@ -87,33 +98,34 @@ bool Trainer::trains() const {
 
 StepResult Trainer::step(const StepBatch& batch) {
   require_optimizer(*plan_, "step");
-  running().by_hand.refuse("trainer:step");
+  running().require_ready("trainer:step");
   return running().runner.step(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::input_gradients(const StepBatch& batch) {
   require_optimizer(*plan_, "input_gradients");
-  running().by_hand.refuse("trainer:input_gradients");
+  running().require_ready("trainer:input_gradients");
   return running().runner.input_gradients(batch);
 }
 
 StepResult Trainer::evaluate(const StepBatch& batch) {
-  running().by_hand.refuse("trainer:evaluate");
+  running().require_ready("trainer:evaluate", {TrainerData::parameters});
   return running().runner.evaluate(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
-  running().by_hand.refuse("trainer:infer");
+  running().require_ready("trainer:infer", {TrainerData::parameters});
   return running().runner.infer(batch);
 }
 
 Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce) {
-  running().by_hand.refuse("trainer:infer");
+  running().require_ready("trainer:infer", {TrainerData::parameters});
   return running().runner.infer(batch, reduce);
 }
 
 double Trainer::forward(const Batch& micro_batch) {
   require_optimizer(*plan_, "forward");
+  running().runs.health().require_here("trainer:forward");
   return running().by_hand.forward(micro_batch);
 }
 
@@ -146,10 +158,8 @@ void Trainer::drain() {
 
 std::vector<MemoryLine> Trainer::memory() {
   if (!running_) return report_->memory({}, {});
-  auto measured = store_->bytes();
-  measured["gradients"] += running_->runs.parts().gradients.extra_bytes();
-  measured["activations"] = running_->runner.activation_bytes();
-  if (const int64_t away = running_->runs.parts().moved.most_bytes_away(); away > 0) measured["files"] += away;
+  auto measured = held_bytes(*store_, *running_);
+  phases_->correct(measured);
   return report_->memory(measured, running_->runner.shapes());
 }
 
@@ -183,7 +193,7 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
 Costs Trainer::costs(const StepBatch& batch, int steps) {
   require_optimizer(*plan_, "costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
-  running().by_hand.refuse("trainer:costs");
+  running().require_ready("trainer:costs");
   CostMeter meter(*plan_);
   for (int step = 0; step < steps; ++step) {
     running().runner.step(
@@ -208,6 +218,7 @@ void Trainer::visit_tensors(Visitor& visitor) {
 void Trainer::visit(Visitor& visitor) {
   if (visitor.is_load()) running().by_hand.refuse("the load of a checkpoint");
   running().runs.health().require_alive();
+  running().runs.health().require_here(visitor.is_load() ? "the load of a checkpoint" : "a checkpoint");
   if (!visitor.is_load() && !visitor.precedes_load()) running().runs.health().require_sound();
   running().runs.drain();
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});

@@ -36,12 +36,13 @@ class MovementCheck : RankCheck {
     int taken = -1;          // the action that has taken it home last
     bool is_part = false;    // brought by itself, not with all slices of the unit
     bool has_values = true;  // false: its FETCH has read nothing, and nothing has written it yet
+    bool is_on_host = false;
   };
   // The slices that an action moves.
   struct Moved {
     UnitData data;
     int unit, first, last;
-    bool is_part;
+    bool is_part, is_on_host;
   };
 
   const UnitPlan& plan(int unit) const { return subject_.program.units[static_cast<size_t>(unit)]; }
@@ -69,8 +70,10 @@ class MovementCheck : RankCheck {
       say(step, "parts={}, but {} is cut into {} slices: give parts={}", parts, subject_.unit(unit), slices, slices);
     } else if (is_part && part < home.stays) {
       say(step, "the first {} slices of {} stay in memory: remove it", home.stays, name(data, unit));
+    } else if (action.is_in_host_memory() && !is_part) {
+      say(step, "memory=host is for slices, which updates use, and layers use all of it on the device: leave memory out");
     } else {
-      return Moved{data, unit, is_part ? part : 0, is_part ? part : slices - 1, is_part};
+      return Moved{data, unit, is_part ? part : 0, is_part ? part : slices - 1, is_part, action.is_in_host_memory()};
     }
     return std::nullopt;
   }
@@ -87,8 +90,11 @@ class MovementCheck : RankCheck {
       return say(step, "slot {} holds what {} has brought: give another slot, or put the EVICT of that before", slot,
                  subject_.at(taken->second));
     for (int part = moved->first; part <= moved->last; ++part)
-      place(moved->data, moved->unit, part) = {
-          .slot = slot, .brought = step, .is_part = moved->is_part, .has_values = !subject_.action(step).flag("fresh")};
+      place(moved->data, moved->unit, part) = {.slot = slot,
+                                               .brought = step,
+                                               .is_part = moved->is_part,
+                                               .has_values = !subject_.action(step).flag("fresh"),
+                                               .is_on_host = moved->is_on_host};
     slots_[slot] = step;
   }
 
@@ -103,6 +109,9 @@ class MovementCheck : RankCheck {
       if (mine.slot < 0) return say(step, "slice {} is not in memory: put its FETCH before, or remove this", part);
       if (mine.is_part != moved->is_part)
         say(step, "{} has brought {}: take back the same", subject_.at(mine.brought), mine.is_part ? "a slice" : "all slices");
+      else if (mine.is_on_host != moved->is_on_host)
+        say(step, "{} has brought it to the memory of the {}: give memory as there", subject_.at(mine.brought),
+            mine.is_on_host ? "host" : "device");
       else if (action.number("slot", 0) != mine.slot)
         say(step, "{} has brought it to slot {}: give slot={}", subject_.at(mine.brought), mine.slot, mine.slot);
       else if (!mine.has_values && (action.attrs.contains("squares") || !action.flag("unchanged")))
@@ -175,6 +184,7 @@ class MovementCheck : RankCheck {
   bool check_use(int step, UnitData data, const Resource& touched, bool is_change) {
     const int unit = touched.index, slices = plan(unit).slices;
     const bool is_step = subject_.action(step).kind == Kinds::get().step;
+    const bool works_on_host = is_step && subject_.action(step).is_in_host_memory();
     const Sum& sum = sums_[static_cast<size_t>(unit)];
     const bool is_in_own_buffer = plan(unit).grads != Residence::sharded && sum.taken < 0;
     if (data == UnitData::grads && is_in_own_buffer) return true;
@@ -199,6 +209,12 @@ class MovementCheck : RankCheck {
         const std::string where = mine.taken < 0 ? fmt::format("lies in home={}", word_of(plan(unit).home(data).tier))
                                                  : fmt::format("{} has taken away", subject_.at(mine.taken));
         say(step, "it uses slice {} of {}, which {}: put a FETCH {} before", part, name(data, unit), where, unit);
+        return false;
+      }
+      if (mine.is_on_host != works_on_host) {
+        say(step, "it works in the memory of the {}, and {} has brought slice {} of {} to that of the {}: give memory as there",
+            works_on_host ? "host" : "device", subject_.at(mine.brought), part, name(data, unit),
+            mine.is_on_host ? "host" : "device");
         return false;
       }
       if (slices > 1 && mine.is_part != is_part) {
@@ -239,9 +255,21 @@ class MovementCheck : RankCheck {
   bool has_norm_ = false;
 };
 
+// An update that works in the host's memory finds all optimizer state there.
+void check_steps_on_host(const Subject& subject, Findings& findings) {
+  for (int step = 0; step < subject.size(); ++step) {
+    const Action& action = subject.action(step);
+    if (action.kind != Kinds::get().step || !action.is_in_host_memory()) continue;
+    const Home& home = subject.program.units[static_cast<size_t>(action.target)].state_home;
+    if (!home.is_elsewhere() || action.number("part", 0) < home.stays)
+      refuse(subject, findings, step, "memory=host, but this optimizer state stays in the device's memory: leave memory out");
+  }
+}
+
 }  // namespace
 
 void check_movement(const Subject& subject, Findings& findings) {
+  check_steps_on_host(subject, findings);
   MovementCheck(subject, findings).run();
 }
 

@@ -80,6 +80,8 @@ local function draw_events(dice, case)
   -- Dice of their own, so that the other draws of a seed stay.
   local beside = Dice.new(case.seed * 7 + 2)
   if beside:one_in(4) then table.insert(case.events[beside:between(1, case.steps)], "beside") end
+  local away = Dice.new(case.seed * 7 + 11)
+  if away:one_in(3) then table.insert(case.events[away:between(1, case.steps)], "away") end
 end
 
 -- A second layout, for the steps after a checkpoint.

@@ -15,6 +15,10 @@
 namespace zt {
 
 inline constexpr int64_t kHomeAlign = 4096;  // bytes, of places in a tier and of memory that is moved there
+// Returns the least multiple of kHomeAlign that holds so many bytes.
+constexpr int64_t in_whole_pages(int64_t bytes) {
+  return (bytes + kHomeAlign - 1) / kHomeAlign * kHomeAlign;
+}
 
 // Bytes of a tier as they were when Homes::keep was called, for a thread that reads them while the rank goes on. A write of the
 // rank to one of them waits until it is released. The end of the object releases all.
@@ -29,6 +33,12 @@ class KeptBytes {
   virtual void release(int64_t place, int64_t bytes) = 0;
 };
 
+// Memory of the host, [n] uint8, and the work after which it has its values.
+struct HostBytes {
+  at::Tensor bytes;
+  Work arrived;
+};
+
 // The memories of a rank besides its device's. A place is a number of bytes from the start of what the rank has in the tier.
 // Places, sizes and addresses are multiples of kHomeAlign. What was not written yet reads as zeros.
 // Threads: the rank's thread only.
@@ -40,6 +50,9 @@ class Homes {
   // transfer has failed; the place then has the old bytes, the new ones, or some of both.
   virtual Work read(Tier tier, int64_t place, at::Tensor to) = 0;
   virtual Work write(Tier tier, int64_t place, at::Tensor from) = 0;
+  // Returns the bytes of a tier in host memory as they lie there, for code of the host, which may use them after the work was
+  // waited for. No transfer from there may be under way. Throws Fault for other tiers.
+  virtual HostBytes in_place(Tier tier, int64_t place, int64_t bytes);
   // Keeps the bytes [place, place + bytes), any number of them. No transfer may be under way there.
   virtual std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) = 0;
   // Takes `bytes` (a multiple of kHomeAlign) of the tier besides those of HomeNeeds, and returns their place. Throws Fault if
@@ -52,7 +65,7 @@ class Homes {
 struct HomeNeeds {
   int64_t host = 0, files = 0;           // bytes in the tiers
   const std::vector<at::Tensor>& slots;  // the memory that most transfers move: parts of `arena`
-  at::Tensor arena = {};                 // undefined if there are none
+  at::Tensor arena = {};                 // undefined if there are none; in host memory for those of Elsewhere::host_slots
   Communicator* world = nullptr;         // for control over all ranks of the mesh; null if there is one
   at::Device device = at::kCPU;
 };
@@ -94,8 +107,10 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
 // The places and the memory that FETCH and EVICT use.
 struct Elsewhere {
   HomeMap map = {};
-  std::vector<at::Tensor> slots = {};  // by the attribute `slot`: [bytes] uint8, on the device; empty if no action has the number
-  std::shared_ptr<Homes> homes = {};   // null if nothing lies elsewhere
+  // By the attribute `slot`: [bytes] uint8; empty if no action has the number.
+  std::vector<at::Tensor> slots = {};       // on the device
+  std::vector<at::Tensor> host_slots = {};  // in host memory, of actions with memory=host whose data lie in files
+  std::shared_ptr<Homes> homes = {};        // null if nothing lies elsewhere
 };
 
 // Returns uint8 memory that starts at a multiple of kHomeAlign, zeroed or with any content.

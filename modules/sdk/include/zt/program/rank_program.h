@@ -39,6 +39,8 @@ enum class Keep : uint8_t { graph, inputs, none };
 //           FETCH_VALUE, EVICT_VALUE: the StepData: "value" or "graph"
 //   master  FETCH, EVICT: true if master parameters are with it, because they have memory of their own
 //   home    kinds that move data: the tier in which the data lie between their uses: "host" or "file"
+//   memory  STEP: "host" if it works in the host's memory. FETCH, EVICT: "host" if the slice comes there, and not to the device's
+//           memory, because its STEP works there
 //   slot    kinds that move data: the number of the place in memory, of at most kMostSlots
 //   fresh   FETCH: true if nothing is read, because what comes next writes all of it
 //   unchanged  EVICT: true if nothing has changed the data, so that their home has them already
@@ -61,6 +63,7 @@ struct Action {
   bool flag(const std::string& name) const;      // false if it is absent
   std::vector<std::string> axes() const;         // attrs.axes; empty if it is absent
   std::vector<std::string> sample_axes() const;  // attrs.samples, or else axes()
+  bool is_in_host_memory() const;                // attrs.memory is "host"; throws Misuse for another word than "device"
   std::vector<std::string> norm_axes() const;    // attrs.squares; empty if it is absent
   UnitData unit_data() const;                    // attrs.what of FETCH and EVICT; throws Misuse for an unknown word
   StepData step_data() const;                    // attrs.what of FETCH_VALUE and EVICT_VALUE; throws Misuse as unit_data

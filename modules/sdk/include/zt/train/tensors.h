@@ -3,6 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 namespace zt {
 
 class Store;
+enum class TrainerData : uint8_t;
 struct TrainerRuns;
 
 // A tensor of a model's state: a parameter, or one that a layer changes itself (LayerBuffer), such as "blocks.1.router.bias".
@@ -58,6 +60,7 @@ class TrainerTensors {
   template <class Of, class Read>
   auto read(const char* what, const std::string& name, Of of, const Read& read);
   std::string prepare_change(const char* call);
+  void require_here(const char* what, TrainerData data) const;
 
   Store& store_;
   TrainerRuns* running_;

@@ -15,6 +15,7 @@
 #include "zt/process/trace.h"
 #include "zt/program/program.h"
 #include "zt/simulate/simulation.h"
+#include "zt/train/phases.h"
 #include "zt/train/tensors.h"
 
 namespace zt {
@@ -61,10 +62,9 @@ class StepControl;
 // A trainer owns the values of its model: other trainers of the same model have their own. Without an optimizer it cannot run
 // training steps.
 //
-// Invariants: (1) the units' buffers never move while the trainer lives; (2) between calls all parameters are current on every
-// rank once `drain` was called.
-// Threads: the rank's thread only. All calls are collective over the program's mesh, except those whose comments say that
-// they are not.
+// Invariants: (1) the tensors of units stay the same while the trainer lives; (2) between calls all parameters are current on
+// every rank once `drain` was called. Threads: the rank's thread only. All calls are collective over the program's mesh, except
+// those whose comments say that they are not.
 class Trainer : public Stateful {
  public:
   // Builds and verifies the programs of all ranks, then allocates the buffers and gives the parameters their initial values.
@@ -111,18 +111,18 @@ class Trainer : public Stateful {
   void drain();
   int64_t global_step() const { return state().step; }
 
-  // The tensors of the model's state by name.
+  // The tensors of the model's state by name, and the trainer's memory between phases of a run.
   TrainerTensors& tensors() { return *tensors_; }
   const TrainerTensors& tensors() const { return *tensors_; }
+  TrainerPhases& phases() { return *phases_; }
 
   // Lets what follows describe `infer` instead of `evaluate`. For a dry trainer without an optimizer.
   void describe_inference();
   // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind. Not collective.
   std::string report();
   std::vector<MemoryLine> memory();  // not collective
-  // Returns what the ranks of the mesh do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent, assumptions}
-  // for each kind of rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted.
-  // Not collective.
+  // Returns what ranks do, hold and send: one entry {ranks = "0-511", count, memory, actions, sent, assumptions} for each kind of
+  // rank, with bytes by kind. `batch`: each rank's part of a global batch, for which activations are predicted. Not collective.
   Value plan(const StepBatch& batch);
   // Simulates a step over such a batch; see zt::simulate. Not collective. With a program of the same model, simulates that
   // instead of the trainer's own, with the trainer's optimizer; this is collective.
@@ -155,6 +155,7 @@ class Trainer : public Stateful {
   std::unique_ptr<StepControl> control_;  // learning rate, loss scale, number of updates
   std::unique_ptr<TrainerRuns> running_;  // runs the programs; null for a dry trainer
   std::unique_ptr<TrainerTensors> tensors_;
+  std::unique_ptr<TrainerPhases> phases_;
   std::unique_ptr<Report> report_;  // what a person wants to know
 };
 

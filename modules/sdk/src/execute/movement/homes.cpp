@@ -18,6 +18,10 @@ namespace zt {
 KeptBytes::~KeptBytes() = default;
 Homes::~Homes() = default;
 
+HostBytes Homes::in_place(Tier tier, int64_t, int64_t) {
+  fault("data of home={} do not lie in host memory", word_of(tier));
+}
+
 int64_t DataRecords::room(int part) const {
   return in_whole_blocks(slice(part).count) * size_of(dtype);
 }
@@ -62,18 +66,49 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
   return map;
 }
 
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+size_t in_huge_pages(size_t bytes) {
+  return (bytes + kHugePage - 1) / kHugePage * kHugePage;
+}
+
+OutOfMemory no_memory_for(int64_t bytes) {
+  return OutOfMemory(fmt::format("cannot allocate {} for data that move", human_bytes(bytes)));
+}
+
+// Returns zeroed memory of whole huge pages, which make direct I/O two to three times as fast. It is not of the heap: what comes
+// and goes between the tensors of layers would leave holes there that fit nothing else.
+void* map_huge_pages(size_t bytes) {
+  const size_t size = in_huge_pages(bytes);
+  void* mapped = mmap(nullptr, size + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) throw no_memory_for(static_cast<int64_t>(bytes));
+  auto* begin = static_cast<std::byte*>(mapped);
+  auto* first = reinterpret_cast<std::byte*>(in_huge_pages(reinterpret_cast<size_t>(begin)));
+  const auto before = static_cast<size_t>(first - begin);
+  if (before > 0) munmap(begin, before);
+  if (before < kHugePage) munmap(first + size, kHugePage - before);
+  madvise(first, size, MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
+  return first;
+}
+
+}  // namespace
+
 at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed) {
   if (!device.is_cpu()) return at::zeros({bytes}, at::device(device).dtype(at::kByte));
-  // Huge pages make direct I/O two to three times as fast.
-  constexpr size_t kHugePage = size_t{2} << 20;
-  const size_t align = static_cast<size_t>(bytes) < kHugePage ? static_cast<size_t>(kHomeAlign) : kHugePage;
-  const size_t rounded = (static_cast<size_t>(bytes) + align - 1) / align * align;
-  void* memory = std::aligned_alloc(align, std::max(rounded, align));
-  if (!memory) throw OutOfMemory(fmt::format("cannot allocate {} for data that move", human_bytes(bytes)));
-  madvise(memory, rounded, MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
-  if (is_zeroed) std::memset(memory, 0, static_cast<size_t>(bytes));
+  const auto size = static_cast<size_t>(bytes);
+  if (size < kHugePage) {
+    void* memory =
+        std::aligned_alloc(static_cast<size_t>(kHomeAlign), std::max(static_cast<size_t>(in_whole_pages(bytes)), size_t{1}));
+    if (!memory) throw no_memory_for(bytes);
+    if (is_zeroed) std::memset(memory, 0, size);
+    return at::from_blob(
+        memory, {bytes}, [](void* owned) { std::free(owned); }, at::kByte);
+  }
+  void* memory = map_huge_pages(size);
   return at::from_blob(
-      memory, {bytes}, [](void* owned) { std::free(owned); }, at::kByte);
+      memory, {bytes}, [size](void* owned) { munmap(owned, in_huge_pages(size)); }, at::kByte);
 }
 
 at::Tensor pinned_bytes(int64_t bytes, at::Device device) {

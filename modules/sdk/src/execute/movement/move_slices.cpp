@@ -24,10 +24,14 @@ struct Movement {
   UnitData data;
   const DataRecords& records;
   int part, parts;
-  at::Tensor record;  // its memory, in the action's slot
+  bool is_in_host_memory;
+  at::Tensor record = {};  // its memory, in the action's slot; undefined while it is used at home
+
+  bool is_at_home() const { return is_in_host_memory && records.home.tier == Tier::host; }
 
   bool is_slice() const { return parts == records.slices; }
-  bool is_whole() const { return data != UnitData::state && parts == 1; }
+  bool is_whole() const { return data != UnitData::state && parts == 1 && !is_in_host_memory; }
+  int64_t bytes() const { return is_slice() ? records.bytes(part) : records.total(); }
   int64_t place() const { return is_slice() ? records.place(part) : records.begin; }
   DataSlice& slice() const { return unit.slices_of(data).at(static_cast<size_t>(part)); }
   const at::Tensor& whole() const { return data == UnitData::grads ? unit.grad_shard : unit.shard; }
@@ -52,8 +56,11 @@ Movement moved_by(const Action& action, StepState& state) {
                  .records = records,
                  .part = static_cast<int>(action.number("part", 0)),
                  .parts = static_cast<int>(action.number("parts", 1)),
-                 .record = state.elsewhere.slots.at(static_cast<size_t>(action.number("slot", 0)))};
-  moved.record = moved.record.narrow(0, 0, moved.is_slice() ? records.bytes(moved.part) : records.total());
+                 .is_in_host_memory = action.is_in_host_memory()};
+  if (moved.is_at_home()) return moved;
+  const Elsewhere& elsewhere = state.elsewhere;
+  const auto slot = static_cast<size_t>(action.number("slot", 0));
+  moved.record = (moved.is_in_host_memory ? elsewhere.host_slots : elsewhere.slots).at(slot).narrow(0, 0, moved.bytes());
   return moved;
 }
 
@@ -62,15 +69,19 @@ Movement moved_by(const Action& action, StepState& state) {
 // After a failure nothing is read or written: what other ranks wait for is sent from the places in memory, with any numbers, and
 // homes keep the values from before.
 Work start_fetch(const Action& action, StepState& state) {
-  const Movement moved = moved_by(action, state);
-  if (state.failure) {
-    if (!moved.is_here()) moved.take();
-    return {};
+  Movement moved = moved_by(action, state);
+  if (!state.failure && moved.is_here()) fault("it brings what is in memory already");
+  Homes& homes = *state.elsewhere.homes;
+  const Tier tier = moved.records.home.tier;
+  Work work;
+  if (moved.is_at_home()) {
+    HostBytes found = homes.in_place(tier, moved.place(), moved.bytes());
+    moved.record = std::move(found.bytes);
+    work = std::move(found.arrived);
+  } else if (moved.record.numel() > 0 && !action.flag("fresh") && !state.failure) {
+    work = homes.read(tier, moved.place(), moved.record);
   }
-  if (moved.is_here()) fault("it brings what is in memory already");
-  const bool reads = moved.record.numel() > 0 && !action.flag("fresh");
-  Work work = reads ? state.elsewhere.homes->read(moved.records.home.tier, moved.place(), moved.record) : Work();
-  moved.take();
+  if (!moved.is_here()) moved.take();
   return work;
 }
 
@@ -88,7 +99,7 @@ Work start_evict(const Action& action, StepState& state) {
   }
   if (is_summed) moved.whole_in_record().copy_(moved.whole());
   else moved.drop();
-  if (moved.record.numel() == 0 || action.flag("unchanged")) return {};
+  if (moved.is_at_home() || moved.record.numel() == 0 || action.flag("unchanged")) return {};
   return state.elsewhere.homes->write(moved.records.home.tier, moved.place(), moved.record);
 }
 

@@ -3,7 +3,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/Allocator.h>
-#include <sys/mman.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -17,27 +16,17 @@ namespace zt {
 
 namespace {
 
-int64_t in_whole_pages(int64_t bytes) {
-  return (bytes + kHomeAlign - 1) / kHomeAlign * kHomeAlign;
-}
-
 void report(void* memory, int64_t bytes) {
   c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, at::kCPU);
 }
 
-// Returns a buffer of whole pages, [bytes] uint8, that starts at one. On the CPU it does not come from the heap: pieces that come
-// and go between the tensors of layers would leave holes there that fit nothing else.
+// Returns a buffer, [bytes] uint8, that starts at a page.
 at::Tensor make_buffer(int64_t bytes, at::Device device) {
   if (!device.is_cpu()) return at::empty({bytes}, at::device(device).dtype(at::kByte));
-  void* memory = mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) throw OutOfMemory(fmt::format("cannot allocate {} for activations that move", human_bytes(bytes)));
-  madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // without huge pages the kernel uses small ones
-  report(memory, bytes);
-  const auto release = [bytes](void* owned) {
-    report(owned, -bytes);
-    munmap(owned, static_cast<size_t>(bytes));
-  };
-  return at::from_blob(memory, {bytes}, release, at::kByte);
+  const at::Tensor memory = aligned_bytes(bytes, device, /*is_zeroed=*/false);
+  report(memory.data_ptr(), bytes);
+  const auto release = [bytes, memory](void* owned) { report(owned, -bytes); };
+  return at::from_blob(memory.data_ptr(), {bytes}, release, at::kByte);
 }
 
 // Returns the bytes of a storage, uint8.

@@ -169,12 +169,12 @@ int Gradients::find(int position, const std::function<bool(const at::Tensor&)>& 
   return -1;
 }
 
-int64_t Gradients::extra_bytes() const {
-  int64_t bytes = 0;
+std::vector<at::Tensor> Gradients::more_buffers() const {
+  std::vector<at::Tensor> buffers;
   for (const auto& uses : uses_) {
-    for (size_t k = 1; k < uses.size(); ++k) bytes += static_cast<int64_t>(uses[k].view.nbytes());
+    for (size_t k = 1; k < uses.size(); ++k) buffers.push_back(uses[k].view);
   }
-  return bytes;
+  return buffers;
 }
 
 }  // namespace zt

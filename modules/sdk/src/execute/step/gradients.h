@@ -46,8 +46,8 @@ class Gradients {
   void rehearse_over_holders(const Unit& unit) const;
   // Returns the first parameter used at `position` for whose sum `is_wanted` is true; -1 if there is none.
   int find(int position, const std::function<bool(const at::Tensor&)>& is_wanted) const;
-  // Returns the bytes of the buffers for second and later uses.
-  int64_t extra_bytes() const;
+  // Returns the buffers for second and later uses.
+  std::vector<at::Tensor> more_buffers() const;
 
  private:
   struct Use {

@@ -1,5 +1,7 @@
 #include "updater.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 
 #include "model/build/unit_build.h"
@@ -33,6 +35,11 @@ Scalars scalars_of(const StepState& state) {
   return scalars;
 }
 
+// Returns the tensor, or a copy of it in pinned memory if it is on a device.
+at::Tensor on_host(const at::Tensor& x) {
+  return x.is_cpu() ? x : at::empty(x.sizes(), at::TensorOptions(x.scalar_type()).pinned_memory(true)).copy_(x);
+}
+
 // Returns whether no rank updates anything, and all ranks know it.
 bool is_skipped(const StepState& state) {
   return !state.is_finite || !state.known_failure.empty();
@@ -56,17 +63,31 @@ Work Updater::step(const Action& action, StepState& state) const {
     step_parts(action, unit, scalars, *state.model);
     return {};
   }
-  const std::vector<Segment>& segments = units_[action.target].segments;
-  const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
   const bool is_in_memory = std::ranges::none_of(kAllData, [&](UnitData data) { return unit.is_sliced(data); });
-  if (parts == 1 && is_in_memory) {
+  if (action.number("parts", 1) == 1 && is_in_memory) {
     FlatState whole{unit.master, unit.state, unit.has_own_master ? unit.shard : at::Tensor(), state.model};
-    optimizer_->step(whole, unit.grad_shard, segments, scalars);
+    optimizer_->step(whole, unit.grad_shard, units_[action.target].segments, scalars);
     return {};
   }
-  UpdatedSlice slice = unit.updated_slice(part, parts);
-  FlatState flat{std::move(slice.master), std::move(slice.state), std::move(slice.shard), state.model};
-  optimizer_->step(flat, slice.grad, segments_in(segments, slice_of(unit.layout.chunk, part, parts)), scalars);
+  return step_slice(action, unit, scalars, *state.model);
+}
+
+Work Updater::step_slice(const Action& action, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const {
+  const int64_t part = action.number("part", 0), parts = action.number("parts", 1);
+  const std::vector<Segment> segments = segments_in(units_[unit.index].segments, slice_of(unit.layout.chunk, part, parts));
+  const UpdatedSlice slice = unit.updated_slice(part, parts);
+  FlatState flat{slice.master, slice.state, slice.shard, &model};
+  if (!action.is_in_host_memory()) {
+    optimizer_->step(flat, slice.grad, segments, scalars);
+    return {};
+  }
+  // What is on the device comes to the host for the update, and what changes goes back.
+  flat.master = on_host(slice.master);
+  if (slice.shard.defined()) flat.copy = on_host(slice.shard);
+  optimizer_->step(flat, on_host(slice.grad), segments, scalars);
+  for (const auto& [device, host] : {std::pair(slice.master, flat.master), std::pair(slice.shard, flat.copy)}) {
+    if (device.defined() && !device.is_cpu()) at::Tensor(device).copy_(host, /*non_blocking=*/true);
+  }
   return {};
 }
 

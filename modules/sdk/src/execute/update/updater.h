@@ -28,6 +28,7 @@ class Updater {
     std::optional<TensorExchange> exchange;  // of units whose tensors are gathered
   };
 
+  Work step_slice(const Action& action, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const;
   void step_parts(const Action& action, Unit& unit, const Scalars& scalars, const ModelInfo& model) const;
   void step_whole(const UpdatedPart& part, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const;
   void step_elements(const UpdatedPart& part, const Unit& unit, const Scalars& scalars, const ModelInfo& model) const;

@@ -14,8 +14,6 @@
 
 namespace zt {
 
-namespace {
-
 at::Tensor make_buffer(const StepState& state, const AxesList& movers, int64_t numel, at::ScalarType dtype) {
   std::vector<Communicator*> comms;
   for (const auto& axes : movers) {
@@ -27,12 +25,26 @@ at::Tensor make_buffer(const StepState& state, const AxesList& movers, int64_t n
   return comms.front()->allocate({numel}, dtype, {comms.begin() + 1, comms.end()});
 }
 
+namespace {
+
+// Makes buffers and notes them.
+struct Maker {
+  at::Tensor make(const AxesList& movers, int64_t numel, at::ScalarType dtype) const {
+    const at::Tensor buffer = make_buffer(state, movers, numel, dtype);
+    made.push_back({buffer, movers});
+    return buffer;
+  }
+
+  const StepState& state;
+  std::vector<MadeBuffer>& made;
+};
+
 // One buffer per slot. The units of a slot usually move along the same axes; the first unit's decide.
-std::vector<at::Tensor> make_slots(const StepState& state, const Slots& slots, at::ScalarType dtype) {
+std::vector<at::Tensor> make_slots(const Maker& maker, const Slots& slots, at::ScalarType dtype) {
   std::vector<at::Tensor> buffers;
   for (size_t slot = 0; slot < slots.sizes.size(); ++slot) {
     const auto first = std::ranges::find(slots.of_unit, static_cast<int>(slot)) - slots.of_unit.begin();
-    buffers.push_back(make_buffer(state, {state.units[static_cast<size_t>(first)].plan.comm_axes()}, slots.sizes[slot], dtype));
+    buffers.push_back(maker.make({maker.state.units[static_cast<size_t>(first)].plan.comm_axes()}, slots.sizes[slot], dtype));
   }
   return buffers;
 }
@@ -46,22 +58,37 @@ std::string unit_text(const Unit& unit, const ModelInfo& model) {
   return text;
 }
 
+// Memory that is cut into places, by the attribute `slot`.
+struct Arena {
+  at::Tensor bytes;  // undefined if there are no places
+  std::vector<at::Tensor> places;
+};
+Arena make_arena(const std::vector<int64_t>& sizes, const std::function<at::Tensor(int64_t bytes)>& allocate) {
+  const int64_t total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  Arena arena;
+  if (total > 0) arena.bytes = allocate(total);
+  int64_t begin = 0;
+  for (const int64_t bytes : sizes) {
+    arena.places.push_back(total > 0 ? arena.bytes.narrow(0, begin, bytes) : allocate(0));
+    begin += bytes;
+  }
+  return arena;
+}
+
 // Makes the memories for data that lie elsewhere, and the places in memory to which they come.
 void make_homes(const Plan& plan, StepState& state) {
   const RankUnits& held = plan.rank_units();
   const at::Device device = state.links->device();
-  const int64_t total = std::accumulate(held.places.begin(), held.places.end(), int64_t{0});
-  const at::Tensor arena = total > 0 ? aligned_bytes(total, device) : at::Tensor();
-  int64_t begin = 0;
-  for (const int64_t bytes : held.places) {
-    state.elsewhere.slots.push_back(total > 0 ? arena.narrow(0, begin, bytes)
-                                              : at::empty({0}, at::device(device).dtype(at::kByte)));
-    begin += bytes;
-  }
+  Arena arena = make_arena(held.places, [&](int64_t bytes) { return aligned_bytes(bytes, device); });
+  Arena of_host = make_arena(held.host_places, [&](int64_t bytes) { return pinned_bytes(bytes, device); });
+  state.elsewhere.slots = std::move(arena.places);
+  state.elsewhere.host_slots = std::move(of_host.places);
   state.elsewhere.map = held.homes;
   run_together(plan.world(), [&] {
     for (const auto& pass : plan.program().passes()) {
-      auto homes = pass->make_homes({held.homes.host, held.homes.files, state.elsewhere.slots, arena, plan.world(), device});
+      const auto& [places, memory] = of_host.bytes.defined() ? std::tie(state.elsewhere.host_slots, of_host.bytes)
+                                                             : std::tie(state.elsewhere.slots, arena.bytes);
+      auto homes = pass->make_homes({held.homes.host, held.homes.files, places, memory, plan.world(), device});
       if (!homes) continue;
       if (state.elsewhere.homes)
         misuse("two passes move data to other memories, and the second one is {}: apply one", pass->name());
@@ -102,21 +129,21 @@ void initialise_unit(const Plan& plan, const Unit& unit, const StepState& state)
 }
 
 // Programs of all modes use the same buffers, so parameters never move.
-void allocate_units(const Plan& plan, StepState& state) {
+void allocate_units(const Plan& plan, const Maker& maker, StepState& state) {
   const std::vector<std::string> state_names = plan.state_names();
   const RankProgram& program = plan.main();
   const Precision& precision = program.precision;
   const SharedSlots& slots = plan.rank_units().slots;
   const Slots &of_params = slots.of(resource::param), &of_grads = slots.of(resource::grad);
-  const auto parameters = make_slots(state, of_params, precision.params),
-             gradients = make_slots(state, of_grads, precision.grads);
+  const auto parameters = make_slots(maker, of_params, precision.params),
+             gradients = make_slots(maker, of_grads, precision.grads);
   const auto buffer = [](const std::vector<at::Tensor>& buffers, int slot) { return slot < 0 ? at::Tensor() : buffers[slot]; };
   const AllocateFn allocate = [&](const auto& movers, int64_t numel, at::ScalarType dtype) {
-    return make_buffer(state, movers, numel, dtype);
+    return maker.make(movers, numel, dtype);
   };
   std::vector<at::Tensor> staging;
   for (const int64_t elements : slots.of(resource::staging).sizes)
-    staging.push_back(make_buffer(state, {}, elements, precision.master()));
+    staging.push_back(maker.make({}, elements, precision.master()));
   for (Unit& unit : state.units) {
     unit.staging = buffer(staging, slots.of(resource::staging).of_unit[unit.index]);
     const SharedBuffers shared{buffer(parameters, of_params.of_unit[unit.index]),
@@ -137,9 +164,9 @@ void allocate_units(const Plan& plan, StepState& state) {
   });
   state.parameters = leaves_of(*state.model, state.units, state.links->place().coord);
   for (const int unit : units_summed_apart(program))
-    state.units[unit].grad_sum = make_buffer(state, {}, state.units[unit].layout.chunk, precision.grads);
+    state.units[unit].grad_sum = maker.make({}, state.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(program, state.units); elements > 0)
-    state.wire = make_buffer(state, wire_axes(program), elements, precision.reduce);
+    state.wire = maker.make(wire_axes(program), elements, precision.reduce);
 }
 
 // The buffers of the layers that this rank runs.
@@ -155,21 +182,24 @@ void copy_buffers(const Plan& plan, StepState& state) {
   }
 }
 
-void allocate_pass_buffers(const Plan& plan, StepState& state) {
+void allocate_pass_buffers(const Plan& plan, const Maker& maker, StepState& state) {
   for (const PassBuffer& buffer : plan.main().buffers) {
     const bool is_sharded = buffer.residence == BufferResidence::sharded;
     const int64_t elements = elements_of(buffer, is_sharded ? state.units[buffer.index].layout.chunk : 0);
-    const at::Tensor values = make_buffer(state, {}, elements, buffer.dtype);
+    const at::Tensor values = maker.make({}, elements, buffer.dtype);
     state.pass_buffers.push_back({buffer, is_sharded ? values : values.view(buffer.shape)});
   }
 }
 
 }  // namespace
 
-void allocate_state(const Plan& plan, StepState& state) {
-  allocate_units(plan, state);
+std::vector<MadeBuffer> allocate_state(const Plan& plan, StepState& state) {
+  std::vector<MadeBuffer> made;
+  const Maker maker{state, made};
+  allocate_units(plan, maker, state);
   copy_buffers(plan, state);
-  allocate_pass_buffers(plan, state);
+  allocate_pass_buffers(plan, maker, state);
+  return made;
 }
 
 }  // namespace zt

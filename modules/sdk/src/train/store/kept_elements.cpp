@@ -19,8 +19,7 @@ void KeptElements::for_each(int64_t first, int64_t wanted, const Visit& visit) c
 KeptElements::Window KeptElements::start(const Part& part, int64_t first, int64_t count) const {
   const int64_t begin = part.place + first * size_of(dtype_), end = begin + count * size_of(dtype_);
   const int64_t aligned = begin / kHomeAlign * kHomeAlign;
-  const at::Tensor bytes =
-      aligned_bytes((end - aligned + kHomeAlign - 1) / kHomeAlign * kHomeAlign, at::kCPU, /*is_zeroed=*/false);
+  const at::Tensor bytes = aligned_bytes(in_whole_pages(end - aligned), at::kCPU, /*is_zeroed=*/false);
   Work work = part.bytes->read(aligned, bytes);
   return {&part, first, count, bytes.narrow(0, begin - aligned, end - begin).view(dtype_), std::move(work)};
 }

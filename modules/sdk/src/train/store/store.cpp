@@ -3,31 +3,13 @@
 #include <algorithm>
 #include <set>
 
+#include "held_memories.h"
 #include "owned_data.h"
 #include "zt/base/error.h"
 
 namespace zt {
 
 namespace {
-
-// Counts memory that several tensors share once, for the first of them.
-class Storages {
- public:
-  int64_t add(const NamedTensor& named) {
-    const at::Tensor& tensor = named.tensor;
-    if (!tensor.defined()) return 0;
-    const c10::StorageImpl* storage = tensor.storage().unsafeGetStorageImpl();
-    if (named.memory == Memory::node) {  // counted by the parts that the ranks own
-      of_nodes_.insert(storage);
-      return 0;
-    }
-    if (of_nodes_.contains(storage)) return seen_.insert(tensor.const_data_ptr()).second ? int64_t(tensor.nbytes()) : 0;
-    return seen_.insert(storage).second ? static_cast<int64_t>(tensor.storage().nbytes()) : 0;
-  }
-
- private:
-  std::set<const void*> seen_, of_nodes_;
-};
 
 // The meaning of the dims, whether the parameter is trained, and for tied weights the layers that share it.
 Value::Table attributes_of(const ParamInfo& param, const ModelInfo& model) {
@@ -81,7 +63,7 @@ Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> link
   state_.links = std::move(links);
   state_.units = plan_->rank_units().units;
   if (buffers == Buffers::none) return;
-  allocate_state(*plan_, state_);
+  made_ = allocate_state(*plan_, state_);
   gather_parameters();
 }
 
@@ -147,22 +129,20 @@ void Store::gather_parameters() const {
 }
 
 std::map<std::string, int64_t> Store::bytes() const {
-  std::map<std::string, int64_t> bytes{{"buckets", state_.wire.defined() ? static_cast<int64_t>(state_.wire.nbytes()) : 0}};
-  Storages storages;
-  std::vector<ResourceId> ids = resource_ids();
-  std::ranges::stable_partition(ids, [](ResourceId id) { return id == resource::slot; });  // of which other types have views
-  for (const ResourceId id : ids) {
-    const ResourceType& type = type_of(id);
-    const TensorsOf* tensors = tensors_of(id);
-    if (type.memory.empty() || !tensors) continue;
-    int64_t& held = bytes[type.memory];
-    for (int32_t index = 0; index < count_of(type.index, *state_.model); ++index) {
-      for (const NamedTensor& named : (*tensors)({.type = id, .index = index}, state_)) held += storages.add(named);
-    }
+  std::map<std::string, int64_t> bytes{{"buckets", 0}};
+  for (const ResourceId id : resource_ids()) {
+    if (!type_of(id).memory.empty() && tensors_of(id)) bytes[type_of(id).memory] = 0;
   }
+  for (const HeldMemory& memory : held_memories(state_)) bytes[memory.kind] += memory.bytes.numel();
   for (const auto& [tier, held] : plan_->rank().elsewhere) bytes[tier] = held;  // reserved when the store was made
-  for (const PassTensor& each : state_.pass_buffers) bytes["buffers"] += static_cast<int64_t>(each.values.nbytes());
   return bytes;
+}
+
+at::Tensor Store::memory_like(const c10::StorageImpl* storage, int64_t bytes) const {
+  const auto made = std::ranges::find_if(
+      made_, [&](const MadeBuffer& each) { return each.buffer.storage().unsafeGetStorageImpl() == storage; });
+  if (made == made_.end()) return at::empty({bytes}, at::device(state_.links->device()).dtype(at::kByte));
+  return make_buffer(state_, made->movers, made->buffer.numel(), made->buffer.scalar_type());
 }
 
 // Ranks that share parameters may still read them before they are written from outside. Collective.

@@ -13,10 +13,18 @@
 
 namespace zt {
 
+// A buffer, and the axes whose communicators move it without a copy if they can.
+struct MadeBuffer {
+  at::Tensor buffer;
+  AxesList movers;
+};
+// Makes such a buffer, [numel] zeros on the rank's device. Collective over `movers`.
+at::Tensor make_buffer(const StepState& state, const AxesList& movers, int64_t numel, at::ScalarType dtype);
+
 // Gives the units, the layers' buffers and the send buffer of `state` their memory, and the parameters of the shards their
-// initial values. `state` has the plan's units and links. Collective over the axes of the units. Throws OutOfMemory, with the
-// unit, if there is not enough memory, and Misuse for initial values that do not fit.
-void allocate_state(const Plan& plan, StepState& state);
+// initial values. Returns what it has made by make_buffer. `state` has the plan's units and links. Collective over the axes of
+// the units. Throws OutOfMemory, with the unit, if there is not enough memory, and Misuse for initial values that do not fit.
+std::vector<MadeBuffer> allocate_state(const Plan& plan, StepState& state);
 
 enum class Buffers : uint8_t { allocated, none };
 
@@ -68,6 +76,8 @@ class Store {
 
   // Bytes held on this rank by kind: parameters, master, gradients, optimizer, buffers of passes, buckets.
   std::map<std::string, int64_t> bytes() const;
+  // Returns memory of the device, as this one of the store's was made. Collective if that was.
+  at::Tensor memory_like(const c10::StorageImpl* storage, int64_t bytes) const;
 
  private:
   std::vector<std::string> sliced_tensors(const Unit& unit, ResourceId type) const;
@@ -79,6 +89,7 @@ class Store {
   std::shared_ptr<const Plan> plan_;
   std::vector<ModelTensor> tensors_;
   StepState state_;
+  std::vector<MadeBuffer> made_;
 };
 
 }  // namespace zt
