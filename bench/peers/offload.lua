@@ -26,6 +26,7 @@ local o = zt.cli{
     {"ratio", 1, "share of these data that travels", type = "number", between = {0, 1}},
     {"slice", 2 ^ 20, "most elements that move together", at_least = 4096},
     {"gemm", nil, "the GEMM provider", type = "string"},
+    {"simulates", false, "also simulate a step with costs measured after the timed steps"},
     {"saves", 0, "number of checkpoints to save and to load"},
     {"checkpoints", nil, "the folder of the checkpoints", type = "string"},
   },
@@ -177,5 +178,6 @@ local function save_and_load(result)
 end
 
 local result = train()
+if o.simulates then result.simulated_seconds = trainer:simulate(batch(0), trainer:costs(batch(0), {steps = 10})).seconds end
 if o.saves > 0 then save_and_load(result) end
 if zt.world.rank == 0 then zt.write_file(o.folder .. "/run/result.json", zt.json.encode(result)) end

@@ -10,6 +10,7 @@ rows:   disk        swap files alone beside fio (ztoolkit io bench): read, write
         optimizer   stage 1 with the optimizer in files beside the same in memory plus the time of the bytes
         all         stage 3 with optimizer, gradients and parameters in files, likewise
         ratio       stage 1, step times by the share of the optimizer state that travels; no target
+        simulated   a step that is simulated with costs measured in the run beside the measured one
         deepspeed   stage 3 beside DeepSpeed's: in memory, with the optimizer, and with optimizer and parameters in files
         checkpoint  saves and loads of a state in files (stage 1): seconds beside those of the disk, and memory
 
@@ -26,6 +27,7 @@ simulation moves (FETCH and EVICT); the bytes that the kernel counts stand besid
   optimizer   step <= 1.05 x (step in memory + (bytes - 2 x staging) / M): `staging` is in memory when the updates begin and end
   all         step <= 1.15 x (step in memory + bytes of the update / M). They are all that move between the FETCH and the EVICT
               around a STEP: not the parameters for UNSHARD, nor the gradients on their way to the files
+  simulated   within 5 % of the measured step, with the optimizer in files and with all of it
   deepspeed   at least DeepSpeed's tokens/s; and the factor that files cost a step is not above DeepSpeed's. Only its stage 3 has
               files, so both sides have that stage; ztoolkit's parameters are then not shared by the ranks, as files require
   checkpoint  0.9 of the disk's rate: a save beside (bytes read from swap files and written) / M, a load beside bytes of the

@@ -115,7 +115,10 @@ class NcclBackend : public Backend {
     host_->set_timeout(timeout);
   }
   void set_check(CheckMode mode) override { check_ = mode; }
-  void drain() override { link_->drain(); }
+  void drain() override {
+    link_->drain();
+    free_retired(link_->api(), *link_->streams());
+  }
   void record_in(std::shared_ptr<Ring> ring) override { link_->record_in(std::move(ring)); }
 
  private:

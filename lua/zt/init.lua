@@ -23,7 +23,7 @@ local parts = {
 
 -- Hooks of the binding (zt.set_hook), for what it cannot do alone. These two files register some, too.
 core.set_hook("module_names", function() return require("zt.host").modules() end)
-core.set_hook("moving_pass", function(options) return require("zt.offload").move(options) end)
+core.set_hook("moving_pass", function(options) return require("zt.offload").places(options) end)
 require "zt.plan"
 require "zt.state"
 

@@ -2,6 +2,7 @@
 #include "files/disk_speed.h"
 #include "files/page_multiple.h"
 #include "move/move.h"
+#include "move/places.h"
 #include "zt/base/options.h"
 #include "zt/io/posix_fs.h"
 #include "zt/lua/state.h"
@@ -41,10 +42,21 @@ int move(lua_State* L) {
   return 1;
 }
 
+// offload.places{to = "nvme", folder = "/nvme0"} -> Pass
+int places(lua_State* L) {
+  PlaceOptions options = parse_place_options(lua::check_value(L, 1));
+  options.world = lua::world(L);
+  options.files = std::make_shared<io::PosixFs>(options.world);
+  lua::push(L, make_places(std::move(options)));
+  return 1;
+}
+
 }  // namespace
 
 }  // namespace zt::offload
 
 ZT_LUA_MODULE(offload) {
-  module.function<zt::offload::measure>("measure_disk").function<zt::offload::move>("move");
+  module.function<zt::offload::measure>("measure_disk")
+      .function<zt::offload::move>("move")
+      .function<zt::offload::places>("places");
 }

@@ -13,7 +13,7 @@ local zt = require "zt"
 local comm, nn, offload, optim, zero = require "zt.comm", require "zt.nn", require "zt.offload", require "zt.optim",
   require "zt.zero"
 
-local WHERE = {"device", "nvme"}
+local WHERE = {"device", "host", "nvme"}
 local o = zt.cli{
   name = "offload", about = "A GPT whose data lie in files between their uses.",
   options = {
@@ -30,6 +30,7 @@ local o = zt.cli{
     {"gradients", "nvme", "where gradients lie", one_of = WHERE},
     {"parameters", "nvme", "where parameters lie", one_of = WHERE},
     {"activations", "nvme", "where activations lie", one_of = WHERE},
+    {"activation_bytes", 2 ^ 14, "bytes of the smallest tensor of activations that leaves", at_least = 1},
     {"ratio", 1, "share of these data that travels", type = "number", between = {0, 1}},
     {"slice", 2 ^ 14, "most elements that move together, a multiple of 4096", at_least = 4096},
     {"staging", nil, "MiB of memory for each kind of data under way", type = "integer", at_least = 1},
@@ -52,7 +53,8 @@ end
 
 local trainer = trainer_of{
   optimizer = o.optimizer, gradients = o.gradients, parameters = o.parameters, folder = {o.folder}, ratio = o.ratio,
-  activations = o.activations, slice = o.slice, staging = o.staging and o.staging * 2 ^ 20, checksum = o.checksum,
+  activations = o.activations, activation_bytes = o.activations ~= "device" and o.activation_bytes or nil,
+  slice = o.slice, staging = o.staging and o.staging * 2 ^ 20, checksum = o.checksum,
 }
 local in_memory = o.check and trainer_of()
 

@@ -108,6 +108,8 @@ RUNS = {
     "memory, stage 3": ours(3, in_files=False),
     "optimizer, stage 3": ours(3, *OPTIMIZER),
     "all, stage 3": ours(3, *ALL),
+    "optimizer, simulated": ours(1, *OPTIMIZER, "--simulates"),
+    "all, simulated": ours(3, *ALL, "--simulates"),
     "checkpoint": checkpoint,
     "recompute": ours(1, *RECOMPUTE, in_files=False),
     "recompute, activations": ours(1, *RECOMPUTE, "--activations", "nvme"),
@@ -129,6 +131,14 @@ def step(run, memory, bytes_of, title, target):
     """Compares a run's step with the same step in memory and the time of its bytes at the disk's mixed rate."""
     return Check(f"step of {run} / ({memory} + {title} / M)", (run, memory, "disk"),
                  lambda a, b, disk: a["step_seconds"] / (b["step_seconds"] + bytes_of(a) / rates(disk)["mixed"]), target, False)
+
+
+def simulated(run):
+    """Compares the simulated step of a run, with costs measured in it, with the measured one."""
+    def ratio(result):
+        return result["simulated_seconds"] / result["step_seconds"]
+    return [Check(f"simulated step / measured step of {run}", (run,), ratio, 0.95),
+            Check(f"simulated step / measured step of {run}", (run,), ratio, 1.05, False)]
 
 
 def rate_beside_fio(kind, target):
@@ -194,6 +204,7 @@ ROWS = {
     "all": lambda case: STAGE_3,
     "ratio": lambda case: [],
     "deepspeed": lambda case: beside_deepspeed(case.precision),
+    "simulated": lambda case: [*simulated("optimizer, simulated"), *simulated("all, simulated")],
     "checkpoint": lambda case: CHECKPOINT,
     "activations": activations,
 }

@@ -24,8 +24,9 @@ struct MemoryExtent {
 // there has waited for the copy before it.
 class HostHomes final : public Homes, public std::enable_shared_from_this<HostHomes> {
  public:
-  HostHomes(const HomeNeeds& needs, World world)
+  HostHomes(const HomeNeeds& needs, World world, std::string caller)
       : world_(world),
+        caller_(std::move(caller)),
         extents_(
             [this, device = needs.device](auto& all, int64_t begin, int64_t bytes) {
               all.emplace_back(begin, pinned_bytes(bytes, device));
@@ -91,11 +92,12 @@ class HostHomes final : public Homes, public std::enable_shared_from_this<HostHo
   void note_pinned(const at::Tensor& bytes) {
     if (bytes.numel() == 0 || bytes.is_pinned() || world_.rank != 0 || std::exchange(has_said_, true)) return;
     log(LogLevel::info, world_,
-        fmt::format("offload.move: the system does not let {} of host memory be pinned, so the device waits for each copy",
+        fmt::format("{}: the system does not let {} of host memory be pinned, so the device waits for each copy", caller_,
                     human_bytes(bytes.numel())));
   }
 
   const World world_;
+  const std::string caller_;
   bool has_said_ = false;
   KeptRanges kept_;
   Extents<MemoryExtent> extents_;
@@ -104,8 +106,8 @@ class HostHomes final : public Homes, public std::enable_shared_from_this<HostHo
 
 }  // namespace
 
-std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world) {
-  return std::make_shared<HostHomes>(needs, world);
+std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world, const std::string& caller) {
+  return std::make_shared<HostHomes>(needs, world, caller);
 }
 
 }  // namespace zt::offload

@@ -8,7 +8,8 @@
 
 namespace zt::offload {
 
-// Reserves `needs.host` bytes of pinned memory, for `needs.device`. Throws OutOfMemory if there is not so much.
-std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world);
+// Reserves `needs.host` bytes of pinned memory, for `needs.device`. Throws OutOfMemory if there is not so much. `caller`: for
+// messages.
+std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world, const std::string& caller);
 
 }  // namespace zt::offload

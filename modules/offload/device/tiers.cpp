@@ -41,7 +41,7 @@ std::shared_ptr<Homes> make_tiers(const DiskOptions& options, bool has_files, co
     return files;
   }
   if (files) files = make_device_files(std::move(files), needs.device);
-  return std::make_shared<Tiers>(make_host_homes(needs, options.world), std::move(files));
+  return std::make_shared<Tiers>(make_host_homes(needs, options.world, options.caller), std::move(files));
 }
 
 }  // namespace zt::offload

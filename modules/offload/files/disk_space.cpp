@@ -31,14 +31,14 @@ std::map<std::string, Space> gather_spaces(const DiskOptions& options, const Hom
   return spaces;
 }
 
-void check_spaces(const std::map<std::string, Space>& spaces) {
+void check_spaces(const std::string& caller, const std::map<std::string, Space>& spaces) {
   for (const auto& [folder, space] : spaces) {
     if (space.free < 0 || space.needed <= space.free) continue;
     misuse(
-        "offload.move: the {} of this machine need{} {} in '{}' (with one block for each rank), and its disk has {} left: free space, "
-        "add a folder, or let more stay in memory",
-        space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "", human_bytes(space.needed),
-        folder, human_bytes(space.free));
+        "{}: the {} of this machine need{} {} in '{}' (with one block for each rank), and its disk has {} left: free space, add a "
+        "folder, or let more stay in memory",
+        caller, space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "",
+        human_bytes(space.needed), folder, human_bytes(space.free));
   }
 }
 
@@ -46,9 +46,9 @@ void check_folders(const DiskOptions& options) {
   for (const std::string& folder : options.folder) {
     const io::EntryKind kind = options.files->kind_of(folder);
     if (kind == io::EntryKind::missing)
-      misuse("offload.move: the folder '{}' does not exist: make it on the disk that is to hold the data", folder);
+      misuse("{}: the folder '{}' does not exist: make it on the disk that is to hold the data", options.caller, folder);
     if (kind != io::EntryKind::folder)
-      misuse("offload.move: '{}' is {}: give a folder on the disk that is to hold the data", folder, io::phrase_for(kind));
+      misuse("{}: '{}' is {}: give a folder on the disk that is to hold the data", options.caller, folder, io::phrase_for(kind));
   }
 }
 

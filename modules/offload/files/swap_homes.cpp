@@ -37,10 +37,11 @@ struct Extent {
 
 class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHomes> {
  public:
-  SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world)
+  SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world, std::string caller)
       : files_(std::move(files)),
         options_(std::move(options)),
         world_(world),
+        caller_(std::move(caller)),
         extents_(
             [this, has_sums](auto& all, int64_t begin, int64_t bytes) {
               io::SwapOptions more = options_;
@@ -64,10 +65,10 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   // Small models need smaller slices.
   void compare_sizes(const HomeNeeds& needs) const {
     const int64_t staging = needs.arena.defined() ? needs.arena.numel() : 0;
-    if (world_.rank == 0 && staging > needs.files)
+    if (world_.rank == 0 && needs.files > 0 && staging > needs.files + needs.host)
       say(LogLevel::info,
           "the places in memory take {}, more than the {} that travel: give a smaller slice, or leave the data in memory",
-          human_bytes(staging), human_bytes(needs.files));
+          human_bytes(staging), human_bytes(needs.files + needs.host));
   }
 
   Work read(Tier tier, int64_t place, at::Tensor to) override {
@@ -179,7 +180,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   template <class... Args>
   void say(LogLevel level, fmt::format_string<Args...> format, Args&&... args) const {
     log(level, world_,
-        fmt::format("offload.move, files in '{}': {}", fmt::join(options_.folders, "', '"),
+        fmt::format("{}, files in '{}': {}", caller_, fmt::join(options_.folders, "', '"),
                     fmt::format(format, std::forward<Args>(args)...)));
   }
 
@@ -196,6 +197,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
   const std::shared_ptr<io::FileSystem> files_;
   const io::SwapOptions options_;
   const World world_;
+  const std::string caller_;
   bool has_waited_ = false;
   std::mutex mutex_;         // of the swap files: a thread that saves reads them, too
   Extents<Extent> extents_;  // the first has the bytes of HomeNeeds
@@ -215,8 +217,8 @@ int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
 std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNeeds& needs) {
   const auto spaces = gather_spaces(options, needs);
   check_folders(options);
-  check_spaces(spaces);
-  const auto about = [] { return std::string("offload.move"); };
+  check_spaces(options.caller, spaces);
+  const auto about = [&] { return options.caller; };
   const auto homes = with_context(about, [&] {
     return std::make_shared<SwapHomes>(options.files,
                                        io::SwapOptions{.folders = options.folder,
@@ -224,14 +226,15 @@ std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNee
                                                        .block = options.block,
                                                        .depth = depth_of(options, needs),
                                                        .caching = options.direct ? io::Caching::direct : io::Caching::cached},
-                                       options.checksum, options.world);
+                                       options.checksum, options.world, options.caller);
   });
   homes->pin(needs.arena);
   homes->compare_sizes(needs);
   for (const std::string& folder : options.folder) {
     if (options.world.rank == 0 && is_in_memory(folder))
       log(LogLevel::warn, options.world,
-          fmt::format("offload.move: '{}' is in memory (tmpfs), so data there take the memory that they should free", folder));
+          fmt::format("{}: '{}' is in memory (tmpfs), so data there take the memory that they should free", options.caller,
+                      folder));
   }
   return homes;
 }

@@ -14,11 +14,12 @@ namespace zt::offload {
 
 // Where data lie, and how they are read and written.
 struct DiskOptions {
-  std::vector<std::string> folder;   // over which the files are striped
-  int64_t block = int64_t{4} << 20;  // most bytes of one operation
-  std::optional<int> depth;          // operations under way; by default as many as all places in memory have
-  bool direct = true;                // past the page cache
-  bool checksum = false;             // compare what is read with what was written
+  std::string caller = "offload.move";  // for messages
+  std::vector<std::string> folder;      // over which the files are striped
+  int64_t block = int64_t{4} << 20;     // most bytes of one operation
+  std::optional<int> depth;             // operations under way; by default as many as all places in memory have
+  bool direct = true;                   // past the page cache
+  bool checksum = false;                // compare what is read with what was written
 
   World world = {};                            // of this rank, for messages
   std::shared_ptr<io::FileSystem> files = {};  // in which the folders are

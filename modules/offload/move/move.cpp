@@ -98,7 +98,7 @@ class MovePass final : public Pass {
   }
 
   static void check_untouched(const RankProgram& program, const ModelInfo& model) {
-    if (std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0)
+    if (moves_values(program))
       misuse("offload.move: an earlier pass moves activations already: apply offload.move once, with all options");
     for (size_t unit = 0; unit < program.units.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];

@@ -1,7 +1,7 @@
-#include "files/page_multiple.h"
+#include "move_options.h"
+
 #include "move.h"
 #include "zt/base/error.h"
-#include "zt/base/options.h"
 #include "zt/model/home.h"
 
 namespace zt::offload {
@@ -13,7 +13,8 @@ std::string multiple_of_blocks(const int64_t& elements) {
   return fmt::format("must be a positive multiple of {} elements, got {}", kSliceAlign, elements);
 }
 
-// One folder may be given as a string.
+}  // namespace
+
 Value with_folders(const Value& options) {
   const auto* given = options.get_if<Value::Table>();
   if (!given) return options;
@@ -23,10 +24,8 @@ Value with_folders(const Value& options) {
   return table;
 }
 
-}  // namespace
-
 MoveOptions parse_move_options(const Value& options) {
-  static const auto schema =
+  static const auto schema = with_disk_options(
       Schema<MoveOptions>("offload.move")
           .optional("optimizer", &MoveOptions::optimizer, "where optimizer state and master parameters lie: device, host or nvme")
           .optional("gradients", &MoveOptions::gradients, "where sums of gradients lie: device, host or nvme")
@@ -39,27 +38,21 @@ MoveOptions parse_move_options(const Value& options) {
                     at_least(1))
           .optional("step_on", &MoveOptions::step_on,
                     "device or host: the memory in which updates work with what travels; default: host")
-          .optional("folder", &MoveOptions::folder, "the folders over which the files are striped")
           .optional("ratio", &MoveOptions::ratio, "share of the data that travels", Check<double>(between(0, 1)))
           .optional("memory", &MoveOptions::memory, "bytes of the data that may stay in memory", Check<int64_t>(at_least(0)))
           .optional("staging", &MoveOptions::staging, "bytes in memory for slices under way; default: four slices",
                     Check<int64_t>(at_least(1)))
           .optional("slice", &MoveOptions::slice,
                     "most elements that move together; default: 2^20, or zero.shard's sub_group_size",
-                    Check<int64_t>(multiple_of_blocks))
-          .optional("block", &MoveOptions::block, "most bytes of one operation of the disk", multiple_of_pages)
-          .optional("depth", &MoveOptions::depth, "operations of the disk under way; default: as many as staging needs",
-                    Check<int>(between(1, 4096)))
-          .optional("direct", &MoveOptions::direct, "bypass the page cache where the file system can do so")
-          .optional("checksum", &MoveOptions::checksum, "compare what is read with what was written");
+                    Check<int64_t>(multiple_of_blocks)));
   MoveOptions parsed = schema.parse(with_folders(options));
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
   const auto* given = options.get_if<Value::Table>();
-  if (parsed.step_on == StepOn::host && parsed.optimizer == Where::device)
-    misuse("offload.move: step_on = \"host\" updates optimizer state in host memory: give optimizer = \"host\" or \"nvme\"");
+  if (parsed.step_on && parsed.optimizer == Where::device)
+    misuse("offload.move: step_on has an effect only with optimizer = \"host\" or \"nvme\": give that, or leave it out");
   for (const char* name : {"activations_stay", "activation_bytes"}) {
     if (given && given->contains(name) && parsed.activations == Where::device)
-      misuse("offload.move: {} has an effect only with activations = \"nvme\": give that, or leave it out", name);
+      misuse("offload.move: {} has an effect only with activations = \"nvme\" or \"host\": give that, or leave it out", name);
   }
   if (parsed.has(Where::nvme) && parsed.folder.empty())
     misuse("offload.move: \"nvme\" needs a folder: give folder = {{\"/path\"}} on the disk that is to hold the data");

@@ -100,7 +100,7 @@ function TestOffloadPhases:test_what_is_away_is_not_used()
   for _, call in ipairs{
     function() trainer:step(batch(2)) end, function() trainer:forward(batch(2)) end, function() trainer:master(name) end,
     function() trainer:optimizer_state(name) end, function() trainer:set_parameter(name, trainer:parameter(name)) end,
-    function() trainer:evict({"optimizer"}, FILES) end, function() trainer:costs(batch(2), {steps = 1}) end,
+    function() trainer:costs(batch(2), {steps = 1}) end,
     function() ckpt.save(small.folder .. "/away", {trainer = trainer}, {step = 1, async = false}) end,
   } do
     lu.assertErrorMsgContains("the optimizer's state, which trainer:evict has taken out of memory: call trainer:fetch", call)
@@ -112,27 +112,55 @@ function TestOffloadPhases:test_what_is_away_is_not_used()
     lu.assertErrorMsgContains("parameters, which trainer:evict has taken", call)
   end
   lu.assertErrorMsgContains("gradients, which trainer:evict has taken", trainer.gradient, trainer, name)
+  lu.assertErrorMsgContains("optimizer is away already", trainer.evict, trainer, {"optimizer"}, FILES)
+  lu.assertStrContains(trainer:report(), "away      optimizer, gradients, parameters, until trainer:fetch:")
+  trainer:fetch{"parameters"}
+  trainer:evaluate(batch(2))
+  lu.assertErrorMsgContains("parameters is in memory", trainer.fetch, trainer, {"parameters"})
   trainer:fetch()
   trainer:step(batch(2))
+end
+
+-- Where master parameters are those of the layers, they are here without the optimizer.
+function TestOffloadPhases:test_master_parameters_in_fp32()
+  local options = {stage = 1}
+  local a, b = trainer_of(program_of(options), options), trainer_of(program_of(options), options)
+  local name = a:parameters()[1]
+  b:evict({"optimizer", "gradients"}, FILES)
+  b:set_parameter(name, a:master(name) + 1)
+  lu.assertTrue(b:master(name):equal(a:master(name) + 1))
+  b:set_parameter(name, a:master(name))
+  b:fetch()
+  a:step(batch(1))
+  b:step(batch(1))
+  assert_same(a, b, " after a change while the optimizer was away")
 end
 
 function TestOffloadPhases:test_refusals()
   local options = {stage = 1}
   local trainer = trainer_of(program_of(options), options)
   local function refuses(text, what, how) lu.assertErrorMsgContains(text, trainer.evict, trainer, what, how) end
-  refuses("a list of data and a table with the option `to`", ALL)
-  refuses("a list of data and a table with the option `to`", "optimizer", FILES)
+  refuses("trainer:evict: option 'to' is missing", ALL)
+  refuses("trainer:evict takes a list of data", "optimizer", FILES)
   refuses('unknown data \'optimiser\': did you mean \'optimizer\'?', {"optimiser"}, FILES)
   refuses("name some of them", {}, FILES)
-  refuses('to = "disk": give "host" or "nvme"', ALL, {to = "disk"})
+  refuses("must be one of 'host', 'nvme', got 'disk'", ALL, {to = "disk"})
   refuses("this rank computes on the CPU, whose memory is the host's", ALL, {to = "host"})
-  refuses('"nvme" needs a folder', ALL, {to = "nvme"})
+  refuses('to = "nvme" needs a folder', ALL, {to = "nvme"})
+  refuses("folder has an effect only with to", ALL, {to = "host", folder = "/tmp"})
+  refuses("unknown option 'ratio'", ALL, {to = "nvme", folder = "/tmp", ratio = 0.5})
   refuses("/no/such", ALL, {to = "nvme", folder = "/no/such"})
   refuses("unknown option 'fodler'", ALL, {to = "nvme", fodler = "/tmp"})
   if ranks > 1 then
     local what = zt.world.rank == 0 and {"optimizer"} or {"gradients"}
-    refuses("they would wait for each other", what, FILES)
+    refuses("what trainer:evict takes is optimizer on rank 0 and gradients on rank 1", what, FILES)
+    refuses("/no/such", ALL, {to = "nvme", folder = zt.world.rank == 0 and small.folder or "/no/such"})
+    refuses("unknown data", zt.world.rank == 0 and ALL or {"weights"}, FILES)
   end
+  local judge = zt.trainer(program_of(options), {})
+  lu.assertErrorMsgContains("this trainer has no optimizer, so it has no gradients", judge.evict, judge, {"gradients"}, FILES)
+  judge:evict({"parameters"}, FILES)
+  judge:fetch()
   trainer:step(batch(1)) -- nothing has changed
 end
 

@@ -19,7 +19,8 @@ local function moves_of(of)
   local move = {
     optimizer = of.optimizer, gradients = of.gradients, parameters = of.parameters, activations = of.activations,
     slice = of.slice, [name] = tonumber(number),
-    staging = of.staging == "least" and LEAST_STAGING or nil, step_on = of.step_on ~= "default" and of.step_on or nil,
+    staging = of.staging == "least" and LEAST_STAGING or nil,
+    step_on = of.step_on == "device" and of.optimizer ~= "device" and "device" or nil,
   }
   if of.activations ~= "device" then move.activations_stay, move.activation_bytes = of.activations_stay, 1 end
   if of.disk == "cached, two folders" then move.direct, move.folder = false, {"/tmp", "/tmp"} end

@@ -113,7 +113,8 @@ function suite.run_here(count, case_at, backend)
     for _, layout in ipairs{case.layout, case.second} do
       layout.backend = backend
       if layout.shard then layout.shard.node_shared = nil end -- only some backends share memory
-      if layout.move and not has_host_memory then layout.move.step_on = "device" end
+      local updates = layout.move and (layout.move.optimizer or "device") ~= "device"
+      if updates and not has_host_memory then layout.move.step_on = "device" end
       for n, kind in ipairs{"optimizer", "gradients", "parameters", "activations"} do
         local moves = layout.move and layout.move[kind] == "nvme"
         if moves and has_host_memory and (case.seed + n) % 2 == 0 then layout.move[kind] = "host" end

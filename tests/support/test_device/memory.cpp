@@ -79,8 +79,15 @@ void give_back(void* memory, Block block) {
   for (Worker* user : block.users) user->post([last] {});
 }
 
+// As LibTorch's own allocators do, for those who watch the memory that a thread takes.
+void report(void* memory, int64_t bytes) {
+  c10::reportMemoryUsageToProfiler(memory, bytes, 0, 0, c10::Device(kTestDevice, 0));
+}
+
 void free_on_device(void* memory) {
-  give_back(memory, on_device().take(memory));
+  Block block = on_device().take(memory);
+  report(memory, -static_cast<int64_t>(block.bytes));
+  give_back(memory, std::move(block));
 }
 void free_pinned(void* memory) {
   give_back(memory, pinned().take(memory));
@@ -99,6 +106,7 @@ class DeviceAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     void* memory = allocate_in(on_device(), bytes);
+    report(memory, static_cast<int64_t>(bytes));
     return {memory, memory, free_on_device, c10::Device(kTestDevice, 0)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return free_on_device; }

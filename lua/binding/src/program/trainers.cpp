@@ -218,32 +218,42 @@ int set_lr(lua_State* L) {
   return 0;
 }
 
-// trainer:evict({"optimizer", "gradients"}, {to = "nvme", folder = "/nvme0"}). The other options are those of offload.move's
-// disks.
-int evict(lua_State* L) {
-  const auto trainer = check<Trainer>(L, 1);
-  const Value names = check_value(L, 2), given = check_value(L, 3);
-  static const Value::List nothing;  // an empty table is no list
+// Returns the names of data in argument 2, a list.
+std::set<TrainerData> check_data(lua_State* L, const char* call) {
+  const Value names = check_value(L, 2);
   const auto* table = names.get_if<Value::Table>();
-  const auto* list = table && table->empty() ? &nothing : names.get_if<Value::List>();
-  const auto* options = given.get_if<Value::Table>();
-  const char* kUse = "give it as trainer:evict({\"optimizer\", \"gradients\"}, {to = \"nvme\", folder = \"/path\"})";
-  if (!list || !options || !options->contains("to") || !options->at("to").get_if<std::string>())
-    misuse("trainer:evict needs a list of data and a table with the option `to`: {}", kUse);
+  const auto* list = names.get_if<Value::List>();
+  if (!list && !(table && table->empty()))  // an empty table is no list
+    misuse("{} takes a list of data, such as {{\"optimizer\", \"gradients\"}}", call);
   std::set<TrainerData> what;
-  for (const Value& name : *list) {
-    if (!name.get_if<std::string>()) misuse("trainer:evict needs a list of names: {}", kUse);
-    what.insert(parse_word<TrainerData>(*name.get_if<std::string>(), "trainer:evict: unknown data"));
+  for (const Value& name : list ? *list : Value::List()) {
+    const auto* word = name.get_if<std::string>();
+    if (!word) misuse("{} takes a list of names, such as {{\"optimizer\", \"gradients\"}}", call);
+    what.insert(parse_word<TrainerData>(*word, std::string(call) + ": unknown data"));
   }
-  Value::Table moves = *options;
-  const std::string to = *moves.at("to").get_if<std::string>();
-  if (to != "host" && to != "nvme") misuse("trainer:evict: to = \"{}\": give \"host\" or \"nvme\"", to);
-  moves.erase("to");
-  moves["optimizer"] = to;
-  push_hook(L, Hook::moving_pass, "trainer:evict()");
-  push(L, Value(std::move(moves)));
-  if (const auto failure = protected_call(L, 1, 1)) failure->raise();
-  trainer->phases().evict(what, to == "host" ? Tier::host : Tier::file, *check<Pass>(L, -1));
+  return what;
+}
+
+// trainer:evict({"optimizer", "gradients"}, {to = "nvme", folder = "/nvme0"})
+int evict(lua_State* L) {
+  check<Trainer>(L, 1)->phases().evict([L] {
+    TrainerPhases::Request request{.what = check_data(L, "trainer:evict"), .places = {}};
+    const Value given = is_absent(L, 3) ? Value(Value::Table()) : check_value(L, 3);
+    push_hook(L, Hook::moving_pass, "trainer:evict()");
+    push(L, given);
+    if (const auto failure = protected_call(L, 1, 1)) failure->raise();
+    request.places = check<Pass>(L, -1);
+    const auto* options = given.get_if<Value::Table>();
+    request.to = options && *options->at("to").get_if<std::string>() == "host" ? Tier::host : Tier::file;
+    return request;
+  });
+  return 0;
+}
+
+// trainer:fetch([{"parameters"}])
+int fetch(lua_State* L) {
+  check<Trainer>(L, 1)->phases().fetch(
+      [L] { return is_absent(L, 2) ? std::set<TrainerData>() : check_data(L, "trainer:fetch"); });
   return 0;
 }
 
@@ -269,7 +279,7 @@ void open_trainers(Module& module) {
       .method<&Trainer::report>("report")
       .method<memory>("memory")
       .method<evict>("evict")
-      .method<[](Trainer& trainer) { trainer.phases().fetch(); }>("fetch")
+      .method<fetch>("fetch")
       .method<plan>("plan")
       .method<predict_activations>("predict_activations")
       .method<[](Trainer& trainer) { trainer.trace().start(); }>("trace_start")

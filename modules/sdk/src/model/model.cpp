@@ -79,6 +79,15 @@ std::shared_ptr<Model> Model::append(NamedLayer layer) const {
   return model;
 }
 
+std::vector<int> readers_of(const ModelInfo& model, int position) {
+  std::vector<int> readers;
+  for (int reader = 0; reader < static_cast<int>(model.positions.size()); ++reader) {
+    if (std::ranges::count(model.positions[static_cast<size_t>(reader)].inputs, position, &Edge::position) > 0)
+      readers.push_back(reader);
+  }
+  return readers;
+}
+
 std::string summary(const ModelInfo& model) {
   std::string text;
   int64_t total = 0;

@@ -118,7 +118,7 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
     for (const auto& [kind, bytes] : memory) total += bytes;
     memory["total"] = total;
     for (const auto& [tier, bytes] : rank.elsewhere) memory[tier] = bytes;
-    if (const int64_t activations = rehearsed.most_bytes_away(); activations > 0) memory["files"] += activations;
+    rehearsed.most_bytes_away().add_to(memory);
     const std::map<std::string, int64_t> sent = sent_by_kind(rank, program, rehearsed, plan.model());
     const std::map<std::string, int64_t> along = sent_by_axis(rank, program, rehearsed);
     kinds.push_back(Value::Table{{"ranks", ranges_text(ranks)},

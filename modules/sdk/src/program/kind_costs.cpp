@@ -89,12 +89,13 @@ Cost step_cost(const Action& action, const CostBasis& basis) {
   const int64_t per_element = size_of(types.grads) + exact + (types.is_mixed() ? size_of(types.params) : 0);
   const int64_t elements = basis.units[action.target].layout.chunk / action.number("parts", 1);
   constexpr double kFlopsPerState = 6;  // of an Adam-like rule; the update is bound by memory
-  Cost cost{.flops = kFlopsPerState * static_cast<double>(elements * (1 + basis.optimizer_states)),
+  if (!action.is_in_host_memory())
+    return {.flops = kFlopsPerState * static_cast<double>(elements * (1 + basis.optimizer_states)),
             .memory_bytes = elements * per_element};
   // New parameters go to the device. Master parameters that are the parameters come from there.
   const bool are_there = !basis.units[action.target].plan.params_home.is_elsewhere();
-  if (action.is_in_host_memory() && are_there) cost.copied = elements * size_of(types.params) * (types.is_mixed() ? 1 : 2);
-  return cost;
+  return {.copied = are_there ? elements * size_of(types.params) * (types.is_mixed() ? 1 : 2) : 0,
+          .host_memory_bytes = elements * per_element};
 }
 
 }  // namespace zt

@@ -122,10 +122,7 @@ std::vector<Resource> moved_of_step(const Action& action, const ModelInfo& model
   const Resource graph{resource::graph, action.target, action.micro_batch};
   if (action.attr("what") == word_of(StepData::graph)) return {graph};
   std::vector<Resource> moved{{resource::value, action.target, action.micro_batch}, graph};
-  for (size_t position = 0; position < model.positions.size(); ++position) {
-    if (std::ranges::count(model.positions[position].inputs, action.target, &Edge::position) > 0)
-      moved.push_back({resource::graph, static_cast<int32_t>(position), action.micro_batch});
-  }
+  for (const int reader : readers_of(model, action.target)) moved.push_back({resource::graph, reader, action.micro_batch});
   return moved;
 }
 

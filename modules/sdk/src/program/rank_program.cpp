@@ -169,6 +169,10 @@ uint64_t RankProgram::hash() const {
   return stable_hash(text());
 }
 
+bool moves_values(const RankProgram& program) {
+  return std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0;
+}
+
 void slice_steps(RankProgram& program) {
   std::vector<Action> result;
   for (Action& action : program.actions) {

@@ -15,10 +15,14 @@ double scale(double work, double measured) {
   return work > 0 && measured > 0 ? work / measured : 1;
 }
 
+int64_t memory_of(const Cost& cost) {
+  return cost.memory_bytes + cost.host_memory_bytes;
+}
+
 // A measured time grows with the operations, or with the bytes of memory for actions without operations.
 ActionTime scaled(const Costs::Measured& measured, const Cost& cost) {
-  const double compute = measured.flops > 0 ? scale(cost.flops, measured.flops)
-                                            : scale(static_cast<double>(cost.memory_bytes), measured.memory_bytes);
+  const double compute =
+      measured.flops > 0 ? scale(cost.flops, measured.flops) : scale(static_cast<double>(memory_of(cost)), measured.memory_bytes);
   return {measured.compute * compute,
           measured.transfer * scale(static_cast<double>(cost.sent_bytes), static_cast<double>(measured.sent_bytes)) *
               scale(static_cast<double>(cost.moved_bytes()), static_cast<double>(measured.moved_bytes))};
@@ -53,7 +57,8 @@ ActionTime ActionTimes::of(int played, int step, size_t call) const {
     time = scaled(known->second, cost);
   } else {
     const LinkTime transfer = transfer_time(action, played, step, call, cost);
-    time = {compute_seconds(action, cost), transfer.seconds, transfer.use};
+    time = {compute_seconds(action, cost) + machine_seconds(action, {.host_memory_bytes = cost.host_memory_bytes}),
+            transfer.seconds, transfer.use};
   }
   if (!queue_of(action).empty()) return time;  // the machine moves data beside the rank
   const bool may_overlap = !action.flag("wait") && role_of(action) != Role::compute && role_of(action) != Role::scalars;
@@ -87,8 +92,8 @@ double ActionTimes::compute_seconds(const Action& action, const Cost& cost) cons
   return computing + moving + machine.launch;
 }
 
-// The ranks of a machine share its disks and its way to the host.
-double ActionTimes::movement_seconds(const Action& action, const Cost& cost) const {
+// The ranks of a machine share its disks, its way to the host, and the host's memory.
+double ActionTimes::machine_seconds(const Action& action, const Cost& cost) const {
   const Hardware& machine = costs_.hardware;
   double seconds = 0;
   const auto add = [&](int64_t bytes, double rate, const char* name) {
@@ -96,18 +101,23 @@ double ActionTimes::movement_seconds(const Action& action, const Cost& cost) con
     if (rate <= 0)
       misuse("the costs{} have no {} for {}: measure it, or give {} in bytes per second", quoted(machine.name), name,
              measured_name(action, plan_.model()),
-             std::string_view(name) == "host_copy" ? "hardware.host_copy" : "hardware.file_read and hardware.file_write");
+             std::string_view(name).starts_with("file") ? "hardware.file_read and hardware.file_write"
+                                                        : fmt::format("hardware.{}", name));
     const auto ranks = std::min<int64_t>(machine.ranks_per_machine, played_.mesh.world_size());
     seconds += static_cast<double>(bytes * ranks) / rate;
   };
   add(cost.file_read, machine.file_read, "file_read");
   add(cost.file_written, machine.file_write, "file_write");
   add(cost.copied, machine.host_copy, "host_copy");
+  add(cost.host_memory_bytes, machine.host_memory, "host_memory");
   return seconds;
 }
 
 LinkTime ActionTimes::transfer_time(const Action& action, int played, int step, size_t call, const Cost& cost) const {
-  if (!queue_of(action).empty()) return {movement_seconds(action, cost)};
+  if (cost.moved_bytes() > 0) {
+    const Cost moved{.file_read = cost.file_read, .file_written = cost.file_written, .copied = cost.copied};
+    return {machine_seconds(action, moved)};
+  }
   if (const auto message = message_of(action)) {
     if (!message->is_send) return {};
     return links_.message(played_.ranks[played].rank, message->axes, message->peer, cost.sent_bytes);

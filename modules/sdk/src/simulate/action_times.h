@@ -38,7 +38,7 @@ class ActionTimes {
  private:
   Cost cost_of_action(const Action& action, int played, int step) const;
   double compute_seconds(const Action& action, const Cost& cost) const;
-  double movement_seconds(const Action& action, const Cost& cost) const;
+  double machine_seconds(const Action& action, const Cost& cost) const;
   LinkTime transfer_time(const Action& action, int played, int step, size_t call, const Cost& cost) const;
   LinkTime call_time(int played, int step, size_t call, const Cost& cost) const;
 

@@ -46,6 +46,7 @@ Value to_value(const Hardware& hardware) {
                       {"file_read", hardware.file_read},
                       {"file_write", hardware.file_write},
                       {"host_copy", hardware.host_copy},
+                      {"host_memory", hardware.host_memory},
                       {"efficiency", to_value(hardware.efficiency)},
                       {"launch", hardware.launch},
                       {"overlaps", hardware.overlaps},
@@ -97,6 +98,8 @@ void convert(const Value& value, const std::string& path, Hardware& out) {
             .optional("file_write", &Hardware::file_write, "bytes per second that a machine writes to its disks", at_least(0))
             .optional("host_copy", &Hardware::host_copy, "bytes per second that a machine copies between host and devices",
                       at_least(0))
+            .optional("host_memory", &Hardware::host_memory,
+                      "bytes per second that a machine's host reads and writes in its memory", at_least(0))
             .optional("efficiency", &Hardware::efficiency, "{flops, memory, links}: the parts of these rates that are reached")
             .optional("launch", &Hardware::launch, "seconds of each action beside its operations and bytes", at_least(0))
             .optional("overlaps", &Hardware::overlaps, "whether transfers run beside computation")
@@ -157,6 +160,7 @@ std::string describe(const Hardware& hardware, const std::string& type) {
   add("reads files at", hardware.file_read, 1);
   add("writes files at", hardware.file_write, 1);
   add("copies between host and devices at", hardware.host_copy, 1);
+  add("updates in host memory at", hardware.host_memory, 1);
   const auto add_time = [&](double seconds, const char* of) {
     if (seconds > 0) text += fmt::format(", {:.3g} us {}", seconds * 1e6, of);
   };

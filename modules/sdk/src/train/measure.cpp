@@ -115,7 +115,7 @@ std::map<std::string, Costs::Measured> CostMeter::own_costs(const std::vector<Co
     const Action& action = program.actions[i];
     const std::string name = measured_name(action, plan_.model());
     sums[name].add({median(times_[i].compute), median(times_[i].transfer), work[i].sent_bytes, work[i].flops,
-                    static_cast<double>(work[i].memory_bytes), work[i].moved_bytes()});
+                    static_cast<double>(work[i].memory_bytes + work[i].host_memory_bytes), work[i].moved_bytes()});
     if (message_of(action)) messages[name].insert(messages[name].end(), times_[i].compute.begin(), times_[i].compute.end());
   }
   auto measured = means(sums);
@@ -142,12 +142,15 @@ Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured
   const RankProgram& program = plan_.main();
   double flops = 0, computing = 0, updated = 0, updating = 0, sent = 0, sending = 0;
   std::array<Rate, 3> moved;  // read from files, written to files, copied
+  Rate on_host;               // of updates in the host's memory
   for (size_t i = 0; i < program.actions.size(); ++i) {
     const Action& action = program.actions[i];
     const Costs::Measured& cost = measured.at(measured_name(action, plan_.model()));
     if (role_of(action) == Role::compute) {
       flops += work[i].flops;
       computing += cost.compute;
+    } else if (work[i].host_memory_bytes > 0) {
+      on_host.add(work[i].host_memory_bytes, cost.compute);
     } else if (work[i].moved_bytes() > 0) {
       const std::array bytes{work[i].file_read, work[i].file_written, work[i].copied};
       for (size_t way = 0; way < bytes.size(); ++way) {  // of actions that move in several ways the parts are not known
@@ -169,6 +172,7 @@ Hardware CostMeter::rates(const std::map<std::string, Costs::Measured>& measured
   rates.file_read = moved[0].value();
   rates.file_write = moved[1].value();
   rates.host_copy = moved[2].value();
+  rates.host_memory = on_host.value();
   if (sending > 0) rates.inside = rates.across = {0, sent / sending};
   rates.overlaps = overlaps_;
   return rates;

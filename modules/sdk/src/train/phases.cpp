@@ -4,8 +4,32 @@
 #include "options_check.h"
 #include "store/away_data.h"
 #include "zt/base/error.h"
+#include "zt/base/tensor.h"
 
 namespace zt {
+
+namespace {
+
+std::string names_of(const std::set<TrainerData>& what) {
+  std::vector<std::string> names;
+  for (const TrainerData data : what) names.push_back(word_of(data));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+void check_request(const TrainerPhases::Request& request, const Plan& plan, const Health& health, at::Device device) {
+  if (request.what.empty()) misuse("trainer:evict takes optimizer, gradients or parameters out of memory: name some of them");
+  for (const TrainerData data : request.what) {
+    if (health.away().contains(data))
+      misuse("trainer:evict: {} is away already: leave it out, or call trainer:fetch before", word_of(data));
+    if (data != TrainerData::parameters && !plan.trains())
+      misuse("trainer:evict: this trainer has no optimizer, so it has no {}: take parameters",
+             data == TrainerData::optimizer ? "optimizer state" : "gradients");
+  }
+  if (request.to != Tier::file && device.is_cpu())
+    misuse("trainer:evict: this rank computes on the CPU, whose memory is the host's: give to = \"nvme\" and a folder");
+}
+
+}  // namespace
 
 TrainerPhases::TrainerPhases(Store& store, TrainerRuns* running)
     : store_(store), running_(running), away_(std::make_unique<AwayData>(store)) {}
@@ -13,37 +37,57 @@ TrainerPhases::TrainerPhases(Store& store, TrainerRuns* running)
 TrainerPhases::~TrainerPhases() = default;
 
 // When the ranks have compared what they do, none reads memory that another one gives back.
-void TrainerPhases::evict(const std::set<TrainerData>& what, Tier to, const Pass& places) {
-  TrainerRuns& running = unless_dry(running_);
-  running.by_hand.refuse("trainer:evict");
-  Health& health = running.runs.health();
-  health.require_alive();
-  running.runs.drain();
-  Facts facts{{"the tier", word_of(to)}};
-  for (const TrainerData data : what) facts.emplace_back("data", word_of(data));
-  check_alike(facts, store_.plan().world(), "trainer:evict takes other data out of memory: they would wait for each other");
-  health.require_sound();
-  if (what.empty()) misuse("trainer:evict takes optimizer, gradients or parameters out of memory: name some of them");
-  health.require_here("trainer:evict", what);
-  if (to != Tier::file && store_.state().links->device().is_cpu())
-    misuse("trainer:evict: this rank computes on the CPU, whose memory is the host's: give to = \"nvme\" and a folder");
-  away_->evict(what, to, running.runs.parts().gradients.more_buffers(),
-               [&](const HomeNeeds& needs) { return places.make_homes(needs); });
-  std::set<TrainerData> away = health.away();
-  away.insert(what.begin(), what.end());
-  health.set_away(std::move(away));
+void TrainerPhases::evict(const std::function<Request()>& ask) {
+  if (!running_) return static_cast<void>(ask());
+  Communicator* world = store_.plan().world();
+  Health& health = running_->runs.health();
+  Request request;
+  run_together(world, [&] {
+    running_->by_hand.refuse("trainer:evict");
+    health.require_alive();
+    health.require_sound();
+    request = ask();
+    check_request(request, store_.plan(), health, store_.state().links->device());
+    running_->runs.drain();
+  });
+  check_alike({{"what trainer:evict takes", names_of(request.what)}, {"where trainer:evict takes it", word_of(request.to)}},
+              world, "they would wait for each other");
+  away_->evict(request.what, request.to, running_->runs.parts().gradients.more_buffers(),
+               [&](const HomeNeeds& needs) { return request.places->make_homes(needs); });
+  health.set_away(away_->data());
 }
 
-void TrainerPhases::fetch() {
-  Health& health = unless_dry(running_).runs.health();
-  health.require_alive();
-  if (health.away().empty()) return;
-  away_->fetch();
-  health.set_away({});
+void TrainerPhases::fetch(const std::function<std::set<TrainerData>()>& ask) {
+  if (!running_) return static_cast<void>(ask());
+  Communicator* world = store_.plan().world();
+  Health& health = running_->runs.health();
+  std::set<TrainerData> what;
+  run_together(world, [&] {
+    health.require_alive();
+    what = ask();
+    for (const TrainerData data : what) {
+      if (!health.away().contains(data)) misuse("trainer:fetch: {} is in memory: leave it out", word_of(data));
+    }
+  });
+  if (what.empty()) what = health.away();
+  check_alike({{"what trainer:fetch brings back", names_of(what)}}, world, "they would wait for each other");
+  if (what.empty()) return;
+  away_->fetch(what);
+  health.set_away(away_->data());
 }
 
 void TrainerPhases::correct(std::map<std::string, int64_t>& bytes) const {
   away_->correct(bytes);
+}
+
+std::string TrainerPhases::text() const {
+  const std::set<TrainerData> away = away_->data();
+  if (away.empty()) return {};
+  std::map<std::string, int64_t> there;
+  away_->bytes().add_to(there);
+  std::vector<std::string> parts;
+  for (const auto& [tier, bytes] : there) parts.push_back(fmt::format("{} in {}", human_bytes(bytes), tier));
+  return fmt::format("away      {}, until trainer:fetch: {}\n", names_of(away), fmt::join(parts, ", "));
 }
 
 }  // namespace zt

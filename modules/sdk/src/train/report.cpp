@@ -13,7 +13,7 @@ namespace zt {
 int64_t Report::predict_activations(const std::vector<Batch>& micro_batches) {
   if (predicted_ >= 0 && has_shapes_of(predicted_for_, micro_batches)) return predicted_;
   predicted_ = -1;
-  predicted_away_ = 0;
+  predicted_away_ = {};
   predicted_for_ = micro_batches;
   const Rehearsal rehearsed = plan_->rehearsal(micro_batches);
   sent_ = sent_by_kind(plan_->rank(), plan_->main(), rehearsed, plan_->model());
@@ -71,7 +71,7 @@ std::vector<MemoryLine> Report::memory(const std::map<std::string, int64_t>& mea
   lines.push_back(total);
   // Outside of the device's memory, so no part of the total.
   std::map<std::string, int64_t> elsewhere(plan_->rank().elsewhere.begin(), plan_->rank().elsewhere.end());
-  if (predicted_away_ > 0) elsewhere["files"] += predicted_away_;
+  predicted_away_.add_to(elsewhere);
   for (const char* tier : {"host", "files"}) {
     if (measured.contains(tier)) elsewhere.try_emplace(tier, 0);  // taken there between steps
   }

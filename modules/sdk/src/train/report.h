@@ -25,7 +25,7 @@ class Report {
 
   std::shared_ptr<const Plan> plan_;
   std::vector<Batch> predicted_for_;
-  int64_t predicted_away_ = 0;           // of activations that are in files at the same time
+  TierBytes predicted_away_;             // of activations that are away at the same time
   int64_t predicted_ = -1;               // activations of a step over such micro-batches; -1: not known
   std::map<std::string, int64_t> sent_;  // in such a step, by kind of action or layer
 };

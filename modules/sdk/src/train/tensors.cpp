@@ -14,6 +14,10 @@ void TrainerTensors::drain() {
   runs.drain();
 }
 
+bool TrainerTensors::has_own_masters() const {
+  return store_.plan().main().precision.is_mixed();
+}
+
 void TrainerTensors::require_here(const char* what, TrainerData data) const {
   running_->runs.health().require_here(fmt::format("the {} of a tensor", what).c_str(), {data});
 }
@@ -23,9 +27,8 @@ template <class Of, class Read>
 auto TrainerTensors::read(const char* what, const std::string& name, Of of, const Read& read) {
   const int tensor = store_.find(name);
   drain();
-  const bool reads_optimizer = of != Of::layers, reads_parameters = of != Of::states;
-  if (reads_parameters) require_here(what, TrainerData::parameters);
-  if (reads_optimizer) require_here(what, TrainerData::optimizer);
+  const bool is_of_optimizer = of == Of::states || (of == Of::shards && has_own_masters());
+  require_here(what, is_of_optimizer ? TrainerData::optimizer : TrainerData::parameters);
   whole_tensors::require_alike(store_, what, tensor, of, running_->runs.health().half_changed());
   return read(store_, tensor);
 }
@@ -107,23 +110,25 @@ at::Tensor TrainerTensors::pass_buffer(const std::string& buffer, const std::str
 }
 
 // Returns why this rank cannot change values; empty if it can. The other ranks may not know of it.
-std::string TrainerTensors::prepare_change(const char* call) {
+std::string TrainerTensors::prepare_change(const char* call, const std::set<TrainerData>& needed) {
   unless_dry(running_).by_hand.refuse(call);
   drain();
-  running_->runs.health().require_here(call);
+  running_->runs.health().require_here(call, needed);
   return running_->runs.health().half_changed();
 }
 
 void TrainerTensors::set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from) {
   const int tensor = store_.find(name);
-  const std::string complaint = prepare_change("trainer:set_parameter");
+  std::set<TrainerData> needed{TrainerData::parameters};
+  if (has_own_masters() && store_.plan().trains()) needed.insert(TrainerData::optimizer);
+  const std::string complaint = prepare_change("trainer:set_parameter", needed);
   running_->runs.health().guard([&] { whole_tensors::set_parameter(store_, tensor, {values, from, complaint}); });
 }
 
 void TrainerTensors::set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                                          std::optional<int> from) {
   const int param = store_.find_parameter(name, "optimizer state");
-  const std::string complaint = prepare_change("trainer:set_optimizer_state");
+  const std::string complaint = prepare_change("trainer:set_optimizer_state", {TrainerData::optimizer});
   running_->runs.health().guard([&] { whole_tensors::set_optimizer_state(store_, param, state, {values, from, complaint}); });
 }
 

@@ -46,9 +46,9 @@ void compare_gemm(const Value& saved, const World& place) {
 std::map<std::string, int64_t> held_bytes(const Store& store, const TrainerRuns& running) {
   auto held = store.bytes();
   for (const at::Tensor& buffer : running.runs.parts().gradients.more_buffers())
-    held["gradients"] += static_cast<int64_t>(buffer.nbytes());
+    held["gradients"] += static_cast<int64_t>(buffer.storage().nbytes());
   held["activations"] = running.runner.activation_bytes();
-  if (const int64_t away = running.runs.parts().moved.most_bytes_away(); away > 0) held["files"] += away;
+  running.runs.parts().moved.most_bytes_away().add_to(held);
   return held;
 }
 
@@ -164,7 +164,7 @@ std::vector<MemoryLine> Trainer::memory() {
 }
 
 std::string Trainer::report() {
-  return report_->text(memory());
+  return report_->text(memory()) + phases_->text();
 }
 
 int64_t Trainer::predict_activations(const StepBatch& batch) {

@@ -43,8 +43,9 @@ class MovedValueCheck : RankCheck {
     const Action& action = subject_.action(step);
     const bool keeps_no_graph = action.kind == Kinds::get().forward && action.keep() != Keep::graph;
     if (const auto message = message_of(action); message && message->is_send) {
-      for (const Resource& read : subject_.resources[static_cast<size_t>(step)].reads)
-        sent_[{read.index, read.micro_batch, StepData::value}] = step;
+      for (const Resource& read : subject_.resources[static_cast<size_t>(step)].reads) {
+        if (read.type == resource::value) sent_[{read.index, read.micro_batch, StepData::value}] = step;
+      }
     }
     for (const Resource& written : subject_.resources[static_cast<size_t>(step)].writes) {
       const auto away = away_.find({written.index, written.micro_batch, StepData::value});

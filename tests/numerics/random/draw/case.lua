@@ -127,6 +127,8 @@ function draw_case.draw(seed)
   for _, layout in ipairs{case.layout, case.second} do
     if not of_tensors[case.optimizer[1]] and moves:one_in(3) then layout.move = draw_layout.move(moves, layout) end
     if values:one_in(3) then draw_layout.move_activations(values, layout) end
+    local updates = layout.move and (layout.move.optimizer or "device") ~= "device"
+    if updates and (case.seed + #(layout.axes or {})) % 3 == 0 then layout.move.step_on = "device" end
   end
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)

@@ -125,7 +125,7 @@ class Communicator {
   // Sets the timeout of an operation. After it, every rank reports which ranks wait in which operation, and the run ends. The
   // default is 10 minutes.
   virtual void set_timeout(std::chrono::milliseconds timeout) = 0;
-  // Waits for all operations in flight.
+  // Waits for all operations in flight, and frees memory of `allocate` that is not used any more.
   virtual void drain() = 0;
 
   // Returns the values of all ranks, in rank order. For communicators in host memory only, as Axis::control. `what` says what

@@ -1,8 +1,11 @@
 // Where data lie that are not always in the device's memory, and the slices in which they move. Plain data.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
+#include <string>
 
 namespace zt {
 
@@ -15,6 +18,19 @@ enum class Tier : uint8_t {
 constexpr auto words_of(Tier) {
   return std::array{"device", "host", "file"};
 }
+
+// Bytes in the memories besides the device's.
+struct TierBytes {
+  int64_t host = 0, files = 0;
+
+  int64_t& in(Tier tier) { return tier == Tier::host ? host : files; }
+  void rise_to(const TierBytes& other) { host = std::max(host, other.host), files = std::max(files, other.files); }
+  // Adds them to what reports show, by the names of the memories: "host" and "files". Leaves out what is 0.
+  void add_to(std::map<std::string, int64_t>& lines) const {
+    if (host > 0) lines["host"] += host;
+    if (files > 0) lines["files"] += files;
+  }
+};
 
 // Some elements of the part of a unit that a rank owns.
 struct Slice {

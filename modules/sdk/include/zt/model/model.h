@@ -107,6 +107,9 @@ struct ModelInfo {
   }
 };
 
+// Returns the positions that read outputs of this one, in order.
+std::vector<int> readers_of(const ModelInfo& model, int position);
+
 // Returns a table of the model's units, for reports.
 std::string summary(const ModelInfo& model);
 

@@ -51,6 +51,7 @@ struct Cost {
   int64_t sent_bytes = 0;    // sent to other ranks: of ring algorithms, 2 (W - 1) / W of an all_reduce over W ranks
   int64_t file_read = 0, file_written = 0;  // bytes that it reads from files and writes to files
   int64_t copied = 0;                       // bytes that it copies between the memories of device and host
+  int64_t host_memory_bytes = 0;            // read from and written to the host's memory by the host
 
   int64_t moved_bytes() const { return file_read + file_written + copied; }
 };

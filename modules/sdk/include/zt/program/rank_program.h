@@ -109,6 +109,9 @@ std::optional<UnitData> unit_data_of(const Resource& resource, const Precision& 
 // Returns, by position of the model, whether the program runs it.
 std::vector<bool> positions_run(const RankProgram& program, const ModelInfo& model);
 
+// Returns whether data of a step leave the memory: whether it has an EVICT_VALUE.
+bool moves_values(const RankProgram& program);
+
 // Replaces each STEP without slices by one for each slice into which its unit is cut (UnitPlan::slices).
 void slice_steps(RankProgram& program);
 

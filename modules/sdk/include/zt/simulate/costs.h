@@ -38,6 +38,7 @@ struct Hardware {
   int cards_per_machine = 0;             // network cards that its ranks share; 0: as many as ranks. A rank drives one at a time
   double file_read = 0, file_write = 0;  // bytes per second of its disks, which its ranks share evenly; 0: not known
   double host_copy = 0;                  // bytes per second between host and devices, shared likewise; 0: not known
+  double host_memory = 0;                // bytes per second of the host's memory, shared likewise; 0: not known
   Efficiency efficiency;
   double launch = 0;     // seconds of each action beside its operations and bytes
   bool overlaps = true;  // transfers run beside computation; false: they take the time of the rank's core

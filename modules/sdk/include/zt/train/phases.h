@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -27,24 +28,33 @@ constexpr auto words_of(TrainerData) {
   return std::array{"optimizer", "gradients", "parameters"};
 }
 
-// Functions are collective over the mesh. Threads: the rank's thread only.
+// Functions are collective over the mesh, and throw what one rank throws on all of them. On a dry trainer they do nothing.
+// Threads: the rank's thread only.
 class TrainerPhases {
  public:
   // `running` is null for a dry trainer.
   TrainerPhases(Store& store, TrainerRuns* running);
   ~TrainerPhases();
 
-  // Takes data to the tier `to` and gives their memory back until `fetch`, so that another model may use it. `places`: a pass
-  // that has homes in the tier, such as offload.move. Without gradients or optimizer the trainer evaluates and infers; what needs
-  // data that are away throws Misuse. Throws Misuse for data that are away already, and where `places` cannot hold them, and
-  // Fault if they cannot be written: nothing has changed then.
-  void evict(const std::set<TrainerData>& what, Tier to, const Pass& places);
-  // Brings all that is away back, with the same values. Does nothing if nothing is. Throws Fault if they cannot be read: they are
-  // away as before then.
-  void fetch();
+  // What to take where. `places`: a pass that has homes in the tier, such as offload.places.
+  struct Request {
+    std::set<TrainerData> what;
+    Tier to = Tier::file;
+    std::shared_ptr<const Pass> places;
+  };
+  // Takes what `ask` returns out of memory and gives this back until `fetch`, so that another model may use it. Without gradients
+  // or optimizer the trainer evaluates and infers; what needs data that are away throws Misuse. Throws what `ask` throws, Misuse
+  // for data that are away already or that the trainer does not have and where `places` cannot hold them, and Fault if they
+  // cannot be written: nothing has changed then.
+  void evict(const std::function<Request()>& ask);
+  // Brings what `ask` returns back, with the same values; all that is away if that is empty. Throws Misuse for data that are not
+  // away, and Fault if they cannot be read: they are away as before then.
+  void fetch(const std::function<std::set<TrainerData>()>& ask = [] { return std::set<TrainerData>(); });
 
   // Changes the bytes that are held, by kind, to those in memory now, and adds those in the tiers.
   void correct(std::map<std::string, int64_t>& bytes) const;
+  // Returns a line of the trainer's report about what is away; empty if nothing is.
+  std::string text() const;
 
  private:
   Store& store_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -59,7 +60,8 @@ class TrainerTensors {
   void drain();
   template <class Of, class Read>
   auto read(const char* what, const std::string& name, Of of, const Read& read);
-  std::string prepare_change(const char* call);
+  std::string prepare_change(const char* call, const std::set<TrainerData>& needed);
+  bool has_own_masters() const;
   void require_here(const char* what, TrainerData data) const;
 
   Store& store_;

@@ -115,22 +115,15 @@ void MovedValues::give_back(const Record& record, const StepState& state) {
 }
 
 void MovedValues::begin(const RankProgram& program, StepParts& parts) {
-  moves_ = std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0;
-  if (moves_ && readers_.empty()) {
-    readers_.resize(static_cast<size_t>(parts.layers.count()));
-    for (int reader = 0; reader < parts.layers.count(); ++reader) {
-      for (const Edge& edge : parts.layers.info(reader).inputs) {
-        std::vector<int>& known = readers_[static_cast<size_t>(edge.position)];
-        if (known.empty() || known.back() != reader) known.push_back(reader);
-      }
-    }
-  }
+  moves_ = moves_values(program);
+  for (int position = static_cast<int>(readers_.size()); moves_ && position < parts.layers.count(); ++position)
+    readers_.push_back(readers_of(*parts.state.model, position));
   // Garbage of earlier steps is freed here, not within the step, whose memory is measured.
   for (int position = 0; moves_ && position < parts.layers.count(); ++position)
     extras_of(parts.layers.layer(position)).drop_garbage();
   saved_.clear();
-  bytes_away_ = 0;
-  if (program.mode == Mode::train) most_away_ = 0;
+  bytes_away_ = {};
+  if (program.mode == Mode::train) most_away_ = {};
   for (const auto& [key, record] : away_) give_back(record, parts.state);
   away_.clear();
   buffers_.clear();
@@ -142,7 +135,7 @@ void MovedValues::discard(int micro_batch, const StepState& state) {
     const bool is_its = std::get<1>(entry.first) == micro_batch;
     if (is_its) {
       give_back(entry.second, state);
-      bytes_away_ -= entry.second.bytes;
+      bytes_away_.in(entry.second.tier) -= entry.second.bytes;
     }
     return is_its;
   });
@@ -176,8 +169,8 @@ Work MovedValues::evict(const Action& action, StepParts& parts) {
     part.storage->set_data_ptr_noswap({nullptr, part.storage->device()});
     part.storage->set_nbytes(0);
   }
-  bytes_away_ += record.bytes;
-  most_away_ = std::max(most_away_, bytes_away_);
+  bytes_away_.in(record.tier) += record.bytes;
+  most_away_.rise_to(bytes_away_);
   away_[key_of(action)] = std::move(record);
   return work;
 }
@@ -187,7 +180,7 @@ Work MovedValues::fetch(const Action& action, const StepState& state) {
   auto found = away_.extract(key_of(action));
   if (found.empty()) return {};  // nothing of it was large enough to leave
   const Record record = std::move(found.mapped());
-  bytes_away_ -= record.bytes;
+  bytes_away_.in(record.tier) -= record.bytes;
   buffers_.erase(action.number("slot", 0));  // what has left by this place has been written
   moved_ += record.bytes;
   Homes* homes = state.elsewhere.homes.get();

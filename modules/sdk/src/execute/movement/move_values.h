@@ -37,8 +37,8 @@ class MovedValues {
   // Returns the bytes that were moved since the last call.
   int64_t take_moved_bytes() { return std::exchange(moved_, 0); }
   // Return the bytes that are out of memory now, and the most that were in this run.
-  int64_t bytes_away() const { return bytes_away_; }
-  int64_t most_bytes_away() const { return most_away_; }
+  const TierBytes& bytes_away() const { return bytes_away_; }
+  const TierBytes& most_bytes_away() const { return most_away_; }
 
  private:
   // A storage, and the first of its bytes in the record.
@@ -65,7 +65,8 @@ class MovedValues {
   std::map<std::pair<int, int>, SavedTensors> saved_;  // by position and micro-batch
   std::map<Key, Record> away_;
   std::map<int64_t, at::Tensor> buffers_;  // by slot: through which data leave
-  int64_t moved_ = 0, bytes_away_ = 0, most_away_ = 0;
+  int64_t moved_ = 0;
+  TierBytes bytes_away_, most_away_;
 };
 
 }  // namespace zt

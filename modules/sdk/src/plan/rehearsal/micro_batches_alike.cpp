@@ -27,8 +27,7 @@ bool are_alike(const std::vector<Batch>& micro_batches) {
 
 // Schedules may split some backwards only. Places through which data leave are taken in turns, whatever the micro-batch.
 bool stands_for_all(const RankProgram& program) {
-  const bool moves_values = std::ranges::count(program.actions, Kinds::get().evict_value, &Action::kind) > 0;
-  if (program.micro_batches <= kRunMicroBatches || moves_values) return false;
+  if (program.micro_batches <= kRunMicroBatches || moves_values(program)) return false;
   std::set<Counterpart> run;
   for (const Action& action : program.actions) {
     if (action.micro_batch < kRunMicroBatches) run.insert(counterpart_of(action));

@@ -213,9 +213,9 @@ int64_t Rehearsal::peak_bytes() const {
   return actions.empty() ? 0 : actions[static_cast<size_t>(peak_action())].peak;
 }
 
-int64_t Rehearsal::most_bytes_away() const {
-  int64_t most = 0;
-  for (const RehearsedAction& action : actions) most = std::max(most, action.away);
+TierBytes Rehearsal::most_bytes_away() const {
+  TierBytes most;
+  for (const RehearsedAction& action : actions) most.rise_to(action.away);
   return most;
 }
 

@@ -17,7 +17,7 @@ struct RehearsedAction {
   int64_t sent = 0;                                  // bytes that its layer sends to other ranks, or that a message has
   std::map<std::string, SentBytes> sent_along = {};  // those of its layer, by axis
   int64_t moved = 0;                                 // bytes that FETCH_VALUE or EVICT_VALUE moves
-  int64_t away = 0;                                  // bytes that are out of memory after it
+  TierBytes away = {};                               // bytes that are out of memory after it
   int64_t made = 0;                                  // bytes of all tensors that it made
   int64_t peak = 0;                                  // most bytes held during the action
   int64_t held = 0;                                  // bytes held after it
@@ -27,7 +27,7 @@ struct Rehearsal {
   std::vector<RehearsedAction> actions;
   int peak_action() const;     // the first that holds the most; -1 without actions
   int64_t peak_bytes() const;  // what it holds
-  int64_t most_bytes_away() const;
+  TierBytes most_bytes_away() const;
 };
 
 // The outputs of each position, on device meta.

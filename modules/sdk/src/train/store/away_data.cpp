@@ -96,30 +96,31 @@ void drop_pages(const at::Tensor& bytes) {
 }  // namespace
 
 // What offload.move keeps in host memory.
-std::vector<HeldMemory> AwayData::in_host_tier(const std::set<TrainerData>& what) const {
+AwayData::Found AwayData::in_host_tier(const std::set<TrainerData>& what) const {
   static constexpr std::array kOfUnits{TrainerData::optimizer, TrainerData::gradients, TrainerData::parameters};  // by UnitData
-  std::vector<HeldMemory> found;
+  Found found;
   const Elsewhere& elsewhere = store_.state().elsewhere;
   for (const UnitData data : kAllData) {
-    if (!what.contains(kOfUnits[static_cast<size_t>(data)])) continue;
+    const TrainerData kind = kOfUnits[static_cast<size_t>(data)];
+    if (!what.contains(kind)) continue;
     for (const DataRecords& records : elsewhere.map.records[static_cast<size_t>(data)]) {
       if (records.home.tier != Tier::host || records.total() == 0) continue;
       HostBytes lying = elsewhere.homes->in_place(Tier::host, records.begin, records.total());
       lying.arrived.wait();
-      found.push_back({word_of(Tier::host), std::move(lying.bytes)});
+      found.push_back({kind, {word_of(Tier::host), std::move(lying.bytes)}});
     }
   }
   return found;
 }
 
-std::vector<HeldMemory> AwayData::find(const std::set<TrainerData>& what, Tier to,
-                                       const std::vector<at::Tensor>& gradients) const {
-  std::vector<HeldMemory> found = held_memories(store_.state());
-  for (const at::Tensor& buffer : gradients) found.push_back({"gradients", bytes_of(buffer.storage())});
-  std::erase_if(found, [&](const HeldMemory& memory) {
+AwayData::Found AwayData::find(const std::set<TrainerData>& what, Tier to, const std::vector<at::Tensor>& gradients) const {
+  std::vector<HeldMemory> held = held_memories(store_.state());
+  for (const at::Tensor& buffer : gradients) held.push_back({"gradients", bytes_of(buffer.storage())});
+  Found found;
+  for (HeldMemory& memory : held) {
     const auto data = data_of(memory.kind);
-    return !data || !what.contains(*data) || memory.bytes.numel() == 0;
-  });
+    if (data && what.contains(*data) && memory.bytes.numel() > 0) found.emplace_back(*data, std::move(memory));
+  }
   if (to == Tier::file) std::ranges::move(in_host_tier(what), std::back_inserter(found));
   return found;
 }
@@ -128,58 +129,72 @@ void AwayData::evict(const std::set<TrainerData>& what, Tier to, const std::vect
                      const MakeHomes& make) {
   Trip trip{.what = what, .to = to};
   int64_t bytes = 0;
-  for (HeldMemory& memory : find(what, to, gradients)) {
+  for (auto& [data, memory] : find(what, to, gradients)) {
     const int64_t own = memory.bytes.numel();
-    trip.gone.push_back({std::move(memory), bytes, own});
+    trip.gone.push_back({data, std::move(memory), bytes, own});
     bytes += in_whole_pages(own);
   }
   static const std::vector<at::Tensor> no_slots;
-  const at::Device device = store_.state().links->device();
-  HomeNeeds needs{.slots = no_slots, .world = store_.plan().world(), .device = device};
+  Communicator* world = store_.plan().world();
+  HomeNeeds needs{.slots = no_slots, .world = world, .device = store_.state().links->device()};
   (to == Tier::file ? needs.files : needs.host) = bytes;
-  trip.homes = make(needs);
-  run_together(store_.plan().world(), [&] {
-    for (const bool on_device : {false, true}) {
-      Passage passage(on_device ? device : at::Device(at::kCPU));
-      for (const Gone& gone : trip.gone) {
-        if (gone.memory.bytes.is_cpu() != on_device) passage.write(gone.memory.bytes, *trip.homes, to, gone.place);
-      }
-      passage.finish();
-    }
-  });
+  run_together(world, [&] { trip.homes = make(needs); });
+  run_together(world, [&] { move(trip, what, /*is_back=*/false); });
   for (Gone& gone : trip.gone) give_memory_back(gone);
+  store_.free_memory();
   trips_.push_back(std::move(trip));
 }
 
-void AwayData::fetch() {
-  for (const Trip& trip : trips_) {
-    for (const Gone& gone : trip.gone) take_memory(gone);
-  }
-  run_together(store_.plan().world(), [&] {
-    for (const Trip& trip : trips_) {
-      for (const bool on_device : {false, true}) {
-        Passage passage(on_device ? store_.state().links->device() : at::Device(at::kCPU));
-        for (const Gone& gone : trip.gone) {
-          if (gone.memory.bytes.is_cpu() != on_device) passage.read(gone.memory.bytes, *trip.homes, trip.to, gone.place);
-        }
-        passage.finish();
-      }
+// Memory of the device passes through windows on the device, that of the host through windows there.
+void AwayData::move(const Trip& trip, const std::set<TrainerData>& what, bool is_back) const {
+  for (const bool on_host : {true, false}) {
+    Passage passage(on_host ? at::Device(at::kCPU) : store_.state().links->device());
+    for (const Gone& gone : trip.gone) {
+      if (!what.contains(gone.data) || gone.memory.bytes.is_cpu() != on_host) continue;
+      if (is_back) passage.read(gone.memory.bytes, *trip.homes, trip.to, gone.place);
+      else passage.write(gone.memory.bytes, *trip.homes, trip.to, gone.place);
     }
-  });
-  trips_.clear();
+    passage.finish();
+  }
 }
 
-bool AwayData::has(TrainerData data) const {
-  return std::ranges::any_of(trips_, [&](const Trip& trip) { return trip.what.contains(data); });
+void AwayData::fetch(const std::set<TrainerData>& what) {
+  for (const Trip& trip : trips_) {
+    for (const Gone& gone : trip.gone) {
+      if (what.contains(gone.data)) take_memory(gone);
+    }
+  }
+  run_together(store_.plan().world(), [&] {
+    for (const Trip& trip : trips_) move(trip, what, /*is_back=*/true);
+  });
+  for (Trip& trip : trips_) {
+    std::erase_if(trip.gone, [&](const Gone& gone) { return what.contains(gone.data); });
+    for (const TrainerData data : what) trip.what.erase(data);
+  }
+  std::erase_if(trips_, [](const Trip& trip) { return trip.what.empty(); });
+}
+
+std::set<TrainerData> AwayData::data() const {
+  std::set<TrainerData> all;
+  for (const Trip& trip : trips_) all.insert(trip.what.begin(), trip.what.end());
+  return all;
+}
+
+TierBytes AwayData::bytes() const {
+  TierBytes bytes;
+  for (const Trip& trip : trips_) {
+    for (const Gone& gone : trip.gone) bytes.in(trip.to) += gone.bytes;
+  }
+  return bytes;
 }
 
 void AwayData::correct(std::map<std::string, int64_t>& bytes) const {
   for (const Trip& trip : trips_) {
     for (const Gone& gone : trip.gone) {
       if (gone.memory.bytes.is_cpu()) bytes[gone.memory.kind] -= gone.bytes;
-      bytes[trip.to == Tier::file ? "files" : "host"] += gone.bytes;
     }
   }
+  this->bytes().add_to(bytes);
 }
 
 // Pages that are pinned stay until they are not, and a device must not use those that have gone.

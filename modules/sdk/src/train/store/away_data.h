@@ -24,17 +24,19 @@ class AwayData {
   // Takes what is not away yet to the tier `to`. `gradients`: those that are not in the store. Collective. Throws what `make`
   // throws, and Fault if the data cannot be written; all is in memory then, as before.
   void evict(const std::set<TrainerData>& what, Tier to, const std::vector<at::Tensor>& gradients, const MakeHomes& make);
-  // Brings all back. Collective. Throws Fault if the data cannot be read: they are away as before, then.
-  void fetch();
+  // Brings these data back. Collective. Throws Fault if they cannot be read: they are away as before, then.
+  void fetch(const std::set<TrainerData>& what);
 
-  bool has(TrainerData data) const;
-  bool is_empty() const { return trips_.empty(); }
+  // Return what is away, and its bytes.
+  std::set<TrainerData> data() const;
+  TierBytes bytes() const;
   // Changes what Store::bytes returns to what is in memory now: by kind, and by tier.
   void correct(std::map<std::string, int64_t>& bytes) const;
 
  private:
   // A memory that is away, and the place of its bytes in the tier.
   struct Gone {
+    TrainerData data;
     HeldMemory memory;
     int64_t place = 0, bytes = 0;
     bool was_pinned = false;
@@ -46,8 +48,10 @@ class AwayData {
     std::shared_ptr<Homes> homes = {};
   };
 
-  std::vector<HeldMemory> find(const std::set<TrainerData>& what, Tier to, const std::vector<at::Tensor>& gradients) const;
-  std::vector<HeldMemory> in_host_tier(const std::set<TrainerData>& what) const;
+  using Found = std::vector<std::pair<TrainerData, HeldMemory>>;
+  Found find(const std::set<TrainerData>& what, Tier to, const std::vector<at::Tensor>& gradients) const;
+  Found in_host_tier(const std::set<TrainerData>& what) const;
+  void move(const Trip& trip, const std::set<TrainerData>& what, bool is_back) const;
   void give_memory_back(Gone& gone) const;
   void take_memory(const Gone& gone) const;
 

@@ -145,6 +145,14 @@ at::Tensor Store::memory_like(const c10::StorageImpl* storage, int64_t bytes) co
   return make_buffer(state_, made->movers, made->buffer.numel(), made->buffer.scalar_type());
 }
 
+void Store::free_memory() const {
+  std::set<std::vector<std::string>> movers;
+  for (const MadeBuffer& made : made_) movers.insert(made.movers.begin(), made.movers.end());
+  for (const auto& axes : movers) {
+    if (!axes.empty()) state_.links->comm(axes).drain();
+  }
+}
+
 // Ranks that share parameters may still read them before they are written from outside. Collective.
 void Store::await_readers() const {
   for (const Unit& unit : state_.units) {

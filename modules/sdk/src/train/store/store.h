@@ -78,6 +78,8 @@ class Store {
   std::map<std::string, int64_t> bytes() const;
   // Returns memory of the device, as this one of the store's was made. Collective if that was.
   at::Tensor memory_like(const c10::StorageImpl* storage, int64_t bytes) const;
+  // Lets the communicators free memory that was given back.
+  void free_memory() const;
 
  private:
   std::vector<std::string> sliced_tensors(const Unit& unit, ResourceId type) const;
