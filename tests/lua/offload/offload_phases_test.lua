@@ -136,6 +136,46 @@ function TestOffloadPhases:test_master_parameters_in_fp32()
   assert_same(a, b, " after a change while the optimizer was away")
 end
 
+-- An evaluation touches no gradient, whatever the step before it has left.
+function TestOffloadPhases:test_evaluation_without_gradients()
+  local options = {stage = 2}
+  local a, b = trainer_of(program_of(options), options), trainer_of(program_of(options), options)
+  for step = 1, 2 do
+    b:evict({"gradients", "optimizer"}, FILES)
+    lu.assertEquals(b:evaluate(batch(step)).loss, a:evaluate(batch(step)).loss)
+    b:infer(batch(step))
+    b:fetch()
+    local wrong = batch(step)
+    wrong.tokens = wrong.tokens + small.VOCAB
+    lu.assertFalse(pcall(b.step, b, wrong))
+    b:evict({"gradients"}, FILES)
+    lu.assertEquals(b:evaluate(batch(step)).loss, a:evaluate(batch(step)).loss)
+    b:fetch()
+    a:step(batch(step))
+    b:step(batch(step))
+    assert_same(a, b, " after evaluations")
+  end
+end
+
+-- What an action of a script works with in an evaluation has to be here.
+function TestOffloadPhases:test_actions_of_scripts()
+  local counts = zt.buffer{name = "counts", of = "run", shape = {1}}
+  local add = zt.action{name = "COUNT_RUNS", target = "none", role = "update", buffers = {counts}, start = function(ctx)
+    ctx.buffer.counts:add_(1)
+  end}
+  local pass = zt.pass{phase = "overlap", mesh = mesh, actions = {add}, buffers = {counts}, apply = function(program)
+    program.actions[#program.actions + 1] = add()
+    return program
+  end}
+  local trainer = trainer_of(program_of{stage = 1}:apply(pass), {})
+  trainer:step(batch(1))
+  trainer:evict({"optimizer"}, FILES)
+  lu.assertErrorMsgContains("trainer:evaluate needs the optimizer's state", trainer.evaluate, trainer, batch(1))
+  trainer:fetch()
+  trainer:evaluate(batch(1))
+  lu.assertEquals(trainer:buffer("counts"):item(), 2)
+end
+
 function TestOffloadPhases:test_refusals()
   local options = {stage = 1}
   local trainer = trainer_of(program_of(options), options)

@@ -172,6 +172,21 @@ local function mistake(step, options)
   end
 end
 
+-- A rank of a pipeline that does not hold a unit knows as its holder does that a frozen tensor has no state.
+function TestTensorOptimizer:test_frozen_parameters_of_a_pipeline()
+  local pipeline = comm.mesh{dp = 1, pp = ranks, order = {"dp", "pp"}, timeout = 20}
+  local own = model{layers = 2}
+  own:freeze "norm"
+  local program = zt.program(own, {micro_batches = 2})
+    :apply(require("zt.pipe").split{axis = pipeline.pp, schedule = "one_f_one_b"})
+    :apply(zero.shard{axis = pipeline.dp, stage = 0})
+  local trainer = zt.trainer(program, {optimizer = optim.adafactor{lr = 1e-2}})
+  for _, name in ipairs(trainer:parameters()) do
+    local state = trainer:optimizer_state(name)
+    lu.assertEquals(next(state) == nil, name:find "norm" ~= nil, name)
+  end
+end
+
 function TestTensorOptimizer:test_mistakes()
   if ranks > 1 then return end -- the owner's error ends the run on the others
   lu.assertErrorMsgContains("it made element 0 of", mistake(function(_, p) p:fill_(0 / 0) end))

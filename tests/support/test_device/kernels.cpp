@@ -39,6 +39,7 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
 
 // Returns the tensor as one of the CPU, without a part in its memory's life.
 at::Tensor as_host(const at::Tensor& x) {
+  if (x.numel() > 0 && !x.data_ptr()) misuse("{} has no memory now", describe(x));
   return at::from_blob(x.data_ptr(), x.sizes(), x.strides(), at::TensorOptions(x.scalar_type()));
 }
 

@@ -79,7 +79,8 @@ Executor::Executor(RankProgram program, const ModelInfo& model, const Handlers& 
   for (const Action& action : program_.actions) resources.push_back(resources_of(action, model));
   for (size_t i = 0; i < resources.size(); ++i) {
     Instruction& instruction = instructions_.emplace_back(make_instruction(program_.actions[i], model));
-    instruction.gradients_read = gradients_read(resources[i]);
+    const bool adds_losses_only = program_.mode != Mode::train && program_.actions[i].kind == Kinds::get().norm;
+    if (!adds_losses_only) instruction.gradients_read = gradients_read(resources[i]);
     instruction.about = about(program_.actions[i], model);
     instruction.joins = joins_after_failure(program_.actions[i], model);
   }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "execute/counts.h"
+#include "model/tensor_owners.h"
 #include "plan/plan_links.h"
 #include "plan/program_difference.h"
 #include "plan/tensor_pass.h"
@@ -57,6 +58,10 @@ const RankProgram& Plan::rank_program(Mode mode) const {
 
 std::vector<std::string> Plan::state_names() const {
   return optimizer_ ? optimizer_->state_names() : std::vector<std::string>();
+}
+
+bool Plan::owns_tensors() const {
+  return optimizer_ && needs_tensors(model(), *optimizer_);
 }
 
 std::vector<StateInfo> Plan::states_of(const ParamInfo& param) const {

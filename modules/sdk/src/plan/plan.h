@@ -75,6 +75,8 @@ class Plan {
   // The names of the optimizer's states; none without an optimizer.
   std::vector<std::string> state_names() const;
   int64_t optimizer_states() const { return static_cast<int64_t>(state_names().size()); }
+  // Whether the optimizer updates tensors as a whole, so that the tensors of trained units have owners.
+  bool owns_tensors() const;
   // The states of a parameter; none without an optimizer.
   std::vector<StateInfo> states_of(const ParamInfo& param) const;
   // Returns the units of a rank of the mesh, without buffers.

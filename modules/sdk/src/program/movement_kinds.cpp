@@ -86,6 +86,7 @@ void check_movement(const Action& action, const RankProgram& program) {
   const UnitData data = action.unit_data();
   check_tier(action);
   action.is_in_host_memory();
+  action.norm_axes();
   if (part < 0 || part >= parts) misuse("part={} of parts={}: slices are counted from 0", part, parts);
   check_slot(slot);
   const bool is_complete_gradient = data == UnitData::grads && parts == 1;

@@ -267,4 +267,27 @@ StepResult ByHand::finish_step(double divisor) {
   return runner_.finish_step(begin_ns_);
 }
 
+// Returns what the actions of a program work with.
+static std::set<TrainerData> data_of(const RankProgram& program, const ModelInfo& model) {
+  if (program.mode == Mode::train) return kAllTrainerData;
+  std::set<TrainerData> used{TrainerData::parameters};
+  for (const Action& action : program.actions) {
+    if (action.kind == Kinds::get().norm) continue;  // without gradients, it adds losses
+    const Resources declared = resources_of(action, model);
+    for (const auto* list : {&declared.reads, &declared.writes}) {
+      for (const Resource& resource : *list) {
+        const auto data = unit_data_of(resource, program.precision);
+        if (data == UnitData::state || type_of(resource.type).is_of_pass) used.insert(TrainerData::optimizer);
+        if (data == UnitData::grads) used.insert(TrainerData::gradients);
+      }
+    }
+  }
+  return used;
+}
+
+void TrainerRuns::require_ready(const char* call, const Plan& plan, Mode mode) {
+  by_hand.refuse(call);
+  if (!runs.health().away().empty()) runs.health().require_here(call, data_of(plan.rank_program(mode), plan.model()));
+}
+
 }  // namespace zt

@@ -58,11 +58,8 @@ struct TrainerRuns {
               StepControl& control)
       : runs(plan, store, std::move(optimizer), trace), runner(plan, runs, control), by_hand(plan, runs, runner, control) {}
 
-  // Throws Misuse while a step by hand is under way, and if some of the data that the call needs are out of memory.
-  void require_ready(const char* call, const std::set<TrainerData>& needed = kAllTrainerData) {
-    by_hand.refuse(call);
-    runs.health().require_here(call, needed);
-  }
+  // Throws Misuse while a step by hand is under way, and if some of the data that the mode's program needs are out of memory.
+  void require_ready(const char* call, const Plan& plan, Mode mode);
 
   ProgramRuns runs;
   Runner runner;

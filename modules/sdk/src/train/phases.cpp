@@ -41,10 +41,10 @@ void TrainerPhases::evict(const std::function<Request()>& ask) {
   if (!running_) return static_cast<void>(ask());
   Communicator* world = store_.plan().world();
   Health& health = running_->runs.health();
+  health.require_alive();  // within a step the ranks are not in one place
   Request request;
   run_together(world, [&] {
     running_->by_hand.refuse("trainer:evict");
-    health.require_alive();
     health.require_sound();
     request = ask();
     check_request(request, store_.plan(), health, store_.state().links->device());
@@ -61,9 +61,9 @@ void TrainerPhases::fetch(const std::function<std::set<TrainerData>()>& ask) {
   if (!running_) return static_cast<void>(ask());
   Communicator* world = store_.plan().world();
   Health& health = running_->runs.health();
+  health.require_alive();
   std::set<TrainerData> what;
   run_together(world, [&] {
-    health.require_alive();
     what = ask();
     for (const TrainerData data : what) {
       if (!health.away().contains(data)) misuse("trainer:fetch: {} is in memory: leave it out", word_of(data));

@@ -98,28 +98,28 @@ bool Trainer::trains() const {
 
 StepResult Trainer::step(const StepBatch& batch) {
   require_optimizer(*plan_, "step");
-  running().require_ready("trainer:step");
+  running().require_ready("trainer:step", *plan_, Mode::train);
   return running().runner.step(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::input_gradients(const StepBatch& batch) {
   require_optimizer(*plan_, "input_gradients");
-  running().require_ready("trainer:input_gradients");
+  running().require_ready("trainer:input_gradients", *plan_, Mode::train);
   return running().runner.input_gradients(batch);
 }
 
 StepResult Trainer::evaluate(const StepBatch& batch) {
-  running().require_ready("trainer:evaluate", {TrainerData::parameters});
+  running().require_ready("trainer:evaluate", *plan_, Mode::eval);
   return running().runner.evaluate(batch);
 }
 
 std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
-  running().require_ready("trainer:infer", {TrainerData::parameters});
+  running().require_ready("trainer:infer", *plan_, Mode::generate);
   return running().runner.infer(batch);
 }
 
 Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce) {
-  running().require_ready("trainer:infer", {TrainerData::parameters});
+  running().require_ready("trainer:infer", *plan_, Mode::generate);
   return running().runner.infer(batch, reduce);
 }
 
@@ -193,7 +193,7 @@ std::shared_ptr<Simulation> Trainer::simulate(const StepBatch& batch, const Cost
 Costs Trainer::costs(const StepBatch& batch, int steps) {
   require_optimizer(*plan_, "costs");
   if (steps < 1) misuse("trainer:costs measures at least 1 step, not {}", steps);
-  running().require_ready("trainer:costs");
+  running().require_ready("trainer:costs", *plan_, Mode::train);
   CostMeter meter(*plan_);
   for (int step = 0; step < steps; ++step) {
     running().runner.step(

@@ -43,12 +43,12 @@ class TrainerPhases {
     std::shared_ptr<const Pass> places;
   };
   // Takes what `ask` returns out of memory and gives this back until `fetch`, so that another model may use it. Without gradients
-  // or optimizer the trainer evaluates and infers; what needs data that are away throws Misuse. Throws what `ask` throws, Misuse
-  // for data that are away already or that the trainer does not have and where `places` cannot hold them, and Fault if they
-  // cannot be written: nothing has changed then.
+  // or optimizer the trainer evaluates and infers; what needs data that are away throws Misuse. Throws what `ask` throws, and
+  // Misuse for data that are away already or that the trainer does not have, and where `places` cannot hold them or they cannot
+  // be written (with one rank, Fault): nothing has changed then.
   void evict(const std::function<Request()>& ask);
   // Brings what `ask` returns back, with the same values; all that is away if that is empty. Throws Misuse for data that are not
-  // away, and Fault if they cannot be read: they are away as before then.
+  // away, and as `evict` if they cannot be read: they are away as before then.
   void fetch(const std::function<std::set<TrainerData>()>& ask = [] { return std::set<TrainerData>(); });
 
   // Changes the bytes that are held, by kind, to those in memory now, and adds those in the tiers.

@@ -82,6 +82,18 @@ class Passage {
   size_t next_ = 0;
 };
 
+// Calls `body` on all ranks together. A Fault of this rank's disk is shared with the others, as all errors are.
+void run_shared(Communicator* world, const std::function<void()>& body) {
+  run_together(world, [&] {
+    try {
+      body();
+    } catch (const Fault& error) {
+      if (!world) throw;
+      throw Misuse(error.what());
+    }
+  });
+}
+
 // Gives the whole pages of the memory back to the system; they read as zeros from now on.
 void drop_pages(const at::Tensor& bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(bytes.data_ptr());
@@ -138,8 +150,8 @@ void AwayData::evict(const std::set<TrainerData>& what, Tier to, const std::vect
   Communicator* world = store_.plan().world();
   HomeNeeds needs{.slots = no_slots, .world = world, .device = store_.state().links->device()};
   (to == Tier::file ? needs.files : needs.host) = bytes;
-  run_together(world, [&] { trip.homes = make(needs); });
-  run_together(world, [&] { move(trip, what, /*is_back=*/false); });
+  run_shared(world, [&] { trip.homes = make(needs); });
+  run_shared(world, [&] { move(trip, what, /*is_back=*/false); });
   for (Gone& gone : trip.gone) give_memory_back(gone);
   store_.free_memory();
   trips_.push_back(std::move(trip));
@@ -164,7 +176,7 @@ void AwayData::fetch(const std::set<TrainerData>& what) {
       if (what.contains(gone.data)) take_memory(gone);
     }
   }
-  run_together(store_.plan().world(), [&] {
+  run_shared(store_.plan().world(), [&] {
     for (const Trip& trip : trips_) move(trip, what, /*is_back=*/true);
   });
   for (Trip& trip : trips_) {

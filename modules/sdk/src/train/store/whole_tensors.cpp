@@ -185,11 +185,11 @@ at::Tensor gradient_shards(const Store& store, int param) {
                       [&] { return join(store, param, owned_data::all(store.state(), store.unit_of(param), "grad_shard")); });
 }
 
-// Returns whether the optimizer keeps state for the tensor.
+// Returns whether the optimizer keeps state for the tensor. Ranks that do not hold it agree.
 static bool has_state(const Store& store, int tensor) {
   if (store.is_buffer(tensor)) return false;
   const ParamInfo& param = store.info(tensor);
-  return store.unit_of(tensor).owners.empty() ? store.state().model->units[param.unit].trainable : param.trainable;
+  return store.plan().owns_tensors() ? param.trainable : store.state().model->units[param.unit].trainable;
 }
 
 // Returns one state from where the ranks of the unit hold it: in their shards, in runs of the parameter's elements, or on the
