@@ -17,7 +17,8 @@ require "zt.pipe"  -- registers the kinds of messages between stages, whose role
 local options = zt.cli {
   name = "trace", usage = "ztoolkit trace",
   about = "Draws a step of a run: what each rank computed and when it waited. 'exchange' is the time in which a rank sent tokens "
-    .. "to experts and back, or waited for that. The run may have ended in any way, also by kill -9, or go on.",
+    .. "to experts and back, or waited for that; 'moves' that in which it waited for data in files or host memory. The run may "
+    .. "have ended in any way, also by kill -9, or go on.",
   positional = {{"run", "the run's folder, or a trace file"}},
   options = {
     {"picture", nil, "write the picture to this SVG file", type = "string"},
@@ -75,8 +76,9 @@ local function draw()
     if options.plan and index <= #parts[1][2].ranks then -- waiting is no event of a plan
       print(("%-16s busy %10.3f ms, span bubble %10.3f ms"):format(rank.ranks, 1e3 * rank.busy, 1e3 * rank.span_bubble))
     else
-      print(("%-16s busy %10.3f ms, exchange %10.3f ms, other communication %10.3f ms, span bubble %10.3f ms"):format(
-        rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, 1e3 * seconds.other, 1e3 * rank.span_bubble))
+      local moves = seconds.moves > 0 and (", moves %10.3f ms"):format(1e3 * seconds.moves) or ""
+      print(("%-16s busy %10.3f ms, exchange %10.3f ms%s, other communication %10.3f ms, span bubble %10.3f ms"):format(
+        rank.ranks, 1e3 * rank.busy, 1e3 * seconds.exchange, moves, 1e3 * seconds.other, 1e3 * rank.span_bubble))
     end
   end
   if options.picture then picture.write(simulation, options.picture) end

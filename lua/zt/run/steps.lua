@@ -108,17 +108,24 @@ end
 
 -- NORM computes less than it waits for other ranks.
 local function is_transfer(event)
-  return event.tid ~= 0 or event.name:match "^NORM" ~= nil or trace.part_of(event) == "communication"
+  local part = trace.part_of(event)
+  return event.tid ~= 0 or event.name:match "^NORM" ~= nil or part == "communication" or part == "movement"
 end
 
--- Returns {exchange =, other =}: the seconds in which a rank's thread did not compute, but took part in layers' exchanges or
--- waited for them, and those of all other communication.
+-- Returns what an event of a transfer is of, as communication_of says.
+local function kind_of(event)
+  if trace.is_exchange(event) or event.name:match "^wait [FBIWR] " then return "exchange" end
+  return trace.part_of(event) == "movement" and "moves" or "other"
+end
+
+-- Returns {exchange =, moves =, other =}: the seconds in which a rank's thread did not compute, but took part in layers'
+-- exchanges or waited for them; those in which it waited for data that move between memory and their homes; and those of all
+-- other communication.
 local function communication_of(events)
-  local seconds = {exchange = 0, other = 0}
+  local seconds = {exchange = 0, moves = 0, other = 0}
   for _, event in ipairs(events) do
     if event.tid == 0 and is_transfer(event) then
-      local is_exchange = trace.is_exchange(event) or event.name:match "^wait [FBIWR] " ~= nil
-      local kind = is_exchange and "exchange" or "other"
+      local kind = kind_of(event)
       seconds[kind] = seconds[kind] + event.dur / 1e6
     end
   end
@@ -147,11 +154,11 @@ local function step_of(ranks, of_ranks)
 end
 
 --- Returns the training steps of the trace, in order: {number =, seconds =, ranks = {{name =, actions = {{text =, begin =,
--- stop =, is_transfer =, micro_batch =}}}}, communication = {{exchange =, other =}}}. `number` is that of the step in
--- metrics.jsonl. zt.simulation takes `ranks`. An exchange of a layer with other ranks is a transfer with the text
+-- stop =, is_transfer =, micro_batch =}}}}, communication = {{exchange =, moves =, other =}}}. `number` is that of the step
+-- in metrics.jsonl. zt.simulation takes `ranks`. An exchange of a layer with other ranks is a transfer with the text
 -- "exchange F 3 0". `communication` has by rank the seconds in which its thread did not compute, but took part in layers'
--- exchanges, or in other communication; waiting is included. Times of different ranks fit together if the ranks share one
--- machine. Fails if the file is not a trace, or holds no whole step.
+-- exchanges, waited for data that move, or took part in other communication; waiting is included. Times of different ranks
+-- fit together if the ranks share one machine. Fails if the file is not a trace, or holds no whole step.
 function steps.read(path)
   local ranks = by_rank(decoded(path))
   local by_number, numbers = numbered(ranks)

@@ -168,16 +168,18 @@ function TestTrace:test_exchanges_are_no_compute()
   add("B 0 0", 2100, 2000, "compute")
   add("wait REDUCE_GRAD 0", 4100, 400, "communication")
   add("STEP 0", 4500, 500, "compute")
+  add("wait EVICT 0 home=file slot=0 what=state", 5000, 250, "communication")
   zt.write_file(folder .. "/trace.json", zt.json.encode{traceEvents = events})
   local step = steps.read(folder .. "/trace.json")[1]
   lu.assertAlmostEquals(step.communication[1].exchange, 1e-3, 1e-9)
   lu.assertAlmostEquals(step.communication[1].other, 0.5e-3, 1e-9)
+  lu.assertAlmostEquals(step.communication[1].moves, 0.25e-3, 1e-9)
   local texts = {}
   for _, action in ipairs(step.ranks[1].actions) do texts[action.text] = action.is_transfer end
   lu.assertEquals({texts["F 0 0"], texts["exchange F 1 0"], texts["wait F 1 0"]}, {false, true, true})
   local text, status = command(folder, "--picture", folder .. "/step.svg")
   lu.assertEquals(status, 0, text)
-  lu.assertStrContains(text, "busy      3.500 ms, exchange      1.000 ms, other communication      0.500 ms, span bubble")
+  lu.assertStrContains(text, "busy      3.500 ms, exchange      1.000 ms, moves      0.250 ms, other communication      0.500 ms")
   lu.assertStrContains(zt.fs.read(folder .. "/step.svg"), "<title>exchange F 1 0 under way: ")
 end
 
