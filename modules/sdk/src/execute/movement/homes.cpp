@@ -99,8 +99,8 @@ at::Tensor aligned_bytes(int64_t bytes, at::Device device, bool is_zeroed) {
   if (!device.is_cpu()) return at::zeros({bytes}, at::device(device).dtype(at::kByte));
   const auto size = static_cast<size_t>(bytes);
   if (size < kHugePage) {
-    void* memory =
-        std::aligned_alloc(static_cast<size_t>(kHomeAlign), std::max(static_cast<size_t>(in_whole_pages(bytes)), size_t{1}));
+    const int64_t whole = std::max(in_whole_pages(bytes), kHomeAlign);
+    void* memory = std::aligned_alloc(static_cast<size_t>(kHomeAlign), static_cast<size_t>(whole));
     if (!memory) throw no_memory_for(bytes);
     if (is_zeroed) std::memset(memory, 0, size);
     return at::from_blob(
