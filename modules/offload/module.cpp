@@ -33,21 +33,23 @@ int measure(lua_State* L) {
   return 1;
 }
 
-// offload.move{optimizer = "nvme", folder = {"/nvme0"}, ...} -> Pass
-int move(lua_State* L) {
-  MoveOptions options = parse_move_options(lua::check_value(L, 1));
+// Returns the options with this rank's place and its file system.
+template <class Options>
+Options on_this_rank(lua_State* L, Options options) {
   options.world = lua::world(L);
   options.files = std::make_shared<io::PosixFs>(options.world);
-  lua::push(L, make_move(std::move(options)));
+  return options;
+}
+
+// offload.move{optimizer = "nvme", folder = {"/nvme0"}, ...} -> Pass
+int move(lua_State* L) {
+  lua::push(L, make_move(on_this_rank(L, parse_move_options(lua::check_value(L, 1)))));
   return 1;
 }
 
 // offload.places{to = "nvme", folder = "/nvme0"} -> Pass
 int places(lua_State* L) {
-  PlaceOptions options = parse_place_options(lua::check_value(L, 1));
-  options.world = lua::world(L);
-  options.files = std::make_shared<io::PosixFs>(options.world);
-  lua::push(L, make_places(std::move(options)));
+  lua::push(L, make_places(on_this_rank(L, parse_place_options(lua::check_value(L, 1)))));
   return 1;
 }
 

@@ -1,4 +1,5 @@
--- Small GPTs whose data lie in files, on all ranks, and the folder of these files.
+-- Small GPTs whose data lie in files, on all ranks, and the folder of these files. With the variable ZT_NCCL they are on a
+-- device, over nccl, with sums in the order of other backends.
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, nn, offload, optim, zero = require "zt.comm", require "zt.nn", require "zt.offload", require "zt.optim",
@@ -8,7 +9,8 @@ local temporary = require "support.temporary"
 
 local SEQ, VOCAB = 12, 41
 local rank, ranks = zt.world.rank, zt.world.size
-local mesh = comm.mesh{dp = -1}
+local is_on_device = os.getenv "ZT_NCCL" ~= nil
+local mesh = comm.mesh{dp = -1, backend = is_on_device and "nccl" or nil, sum_order = is_on_device and "fixed" or nil}
 
 local small = {mesh = mesh, VOCAB = VOCAB, SEQ = SEQ, folder = temporary()}
 if rank == 0 then zt.mkdir_p(small.folder) end

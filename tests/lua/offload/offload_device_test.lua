@@ -4,36 +4,18 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local ckpt = require "zt.ckpt"
-local comm, nn, offload, optim, zero = require "zt.comm", require "zt.nn", require "zt.offload", require "zt.optim",
-  require "zt.zero"
+local nn, offload, zero = require "zt.nn", require "zt.offload", require "zt.zero"
 local assert_same = require("support.small_trainer").assert_same
-local temporary = require "support.temporary"
-
-local SEQ, VOCAB = 12, 41
-local rank, ranks = zt.world.rank, zt.world.size
-local mesh = comm.mesh{dp = -1, backend = "nccl", sum_order = "fixed"}
-local folder = temporary()
-if rank == 0 then zt.mkdir_p(folder) end
-mesh:world():barrier()
+local small = require "offload.moved_trainers"
+local batch, folder, mesh = small.batch, small.folder, small.mesh
 
 local function trainer_of(options, move)
-  local model = nn.gpt{layers = 2, hidden = 48, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
-  local shard = {axis = mesh.dp, stage = options.stage}
-  if options.stage == 3 then shard.node_shared = false end
-  local program = zt.program(model, {precision = options.precision, micro_batches = 2})
-  if options.recompute then program = program:apply(zt.recompute{every = 1}) end
-  program = program:apply(zero.shard(shard))
+  local program = small.program_of(options)
   if move then
     move.folder, move.slice = {folder}, 4096
     program = program:apply(offload.move(move))
   end
-  return zt.trainer(program, {optimizer = optim.adamw{lr = 1e-2, weight_decay = 0.1}, clip = 0.5})
-end
-
-local function batch(step)
-  local all = (zt.arange(4 * SEQ) * 5 + step):remainder(VOCAB):view{4, SEQ}:to "int64"
-  local tokens = all:narrow(0, rank * 4 / ranks, 4 / ranks):contiguous()
-  return {tokens = tokens, labels = tokens}
+  return small.trainer_of(program, options)
 end
 
 local TestOffloadDevice = {}
@@ -43,7 +25,7 @@ function TestOffloadDevice:test_is_on_the_device()
   lu.assertEquals(trainer:parameter(trainer:parameters()[1]):device(), "test:0")
 end
 
--- What is predicted by memory is measured.
+-- The bytes of each kind are measured as they are predicted.
 function TestOffloadDevice:test_memory()
   for _, move in ipairs{
     {optimizer = "host"}, {optimizer = "host", step_on = "device"}, {optimizer = "nvme"},
@@ -51,7 +33,7 @@ function TestOffloadDevice:test_memory()
     {parameters = "host", gradients = "host"}, {optimizer = "host", parameters = "nvme", gradients = "nvme"},
     {activations = "host", activation_bytes = 1}, {activations = "nvme", optimizer = "host", activation_bytes = 1, ratio = 0.5},
   } do
-    local trainer = trainer_of({stage = 3, precision = "bf16", recompute = true}, move)
+    local trainer = trainer_of({stage = 3, precision = "bf16", recompute = 1}, move)
     trainer:step(batch(1))
     local memory = trainer:memory()
     for kind, bytes in pairs(memory) do
@@ -97,7 +79,7 @@ function TestOffloadDevice:test_checkpoints()
   assert_same(a, b, " after saves")
 end
 
--- What is evicted goes to host memory or to files, with what offload.move keeps in host memory, and comes back.
+-- Evicted data go to host memory or to files, and come back; so do those that offload.move keeps in host memory.
 function TestOffloadDevice:test_phases()
   local options = {stage = 2, precision = "bf16"}
   for _, move in ipairs{false, {optimizer = "host"}, {optimizer = "host", step_on = "device"}, {optimizer = "nvme"}} do
@@ -130,7 +112,7 @@ function TestOffloadDevice:test_lua_optimizer()
     end}
   end
   local function trainer(move)
-    local model = nn.gpt{layers = 1, hidden = 48, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3}
+    local model = nn.gpt{layers = 1, hidden = 48, heads = 2, vocab = small.VOCAB, seq = small.SEQ, seed = 3}
     local program = zt.program(model):apply(zero.shard{axis = mesh.dp, stage = 1})
     if move then program = program:apply(offload.move(move)) end
     return zt.trainer(program, {optimizer = optimizer()})
@@ -144,7 +126,4 @@ function TestOffloadDevice:test_lua_optimizer()
   lu.assertEquals(devices, {cpu = true, ["test:0"] = true})
 end
 
-local code = lu.LuaUnit.new():runSuiteByInstances{{"TestOffloadDevice", TestOffloadDevice}}
-mesh:world():barrier()
-if rank == 0 then os.execute("rm -rf '" .. folder .. "'") end
-os.exit(code)
+small.run("TestOffloadDevice", TestOffloadDevice)

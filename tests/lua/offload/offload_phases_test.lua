@@ -157,7 +157,7 @@ function TestOffloadPhases:test_evaluation_without_gradients()
   end
 end
 
--- What an action of a script works with in an evaluation has to be here.
+-- An evaluation is refused while data are away with which an action of a script works.
 function TestOffloadPhases:test_actions_of_scripts()
   local counts = zt.buffer{name = "counts", of = "run", shape = {1}}
   local add = zt.action{name = "COUNT_RUNS", target = "none", role = "update", buffers = {counts}, start = function(ctx)

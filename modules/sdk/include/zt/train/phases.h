@@ -18,7 +18,7 @@ class Pass;
 class Store;
 struct TrainerRuns;
 
-// What may leave the memory.
+// The kinds of data that may leave the memory.
 enum class TrainerData : uint8_t {
   optimizer,   // optimizer state, master parameters that have memory of their own, and buffers of passes
   gradients,   // with the buffers in which they are sent
@@ -36,7 +36,7 @@ class TrainerPhases {
   TrainerPhases(Store& store, TrainerRuns* running);
   ~TrainerPhases();
 
-  // What to take where. `places`: a pass that has homes in the tier, such as offload.places.
+  // The data to take, and where they go. `places`: a pass that has homes in the tier, such as offload.places.
   struct Request {
     std::set<TrainerData> what;
     Tier to = Tier::file;

@@ -29,12 +29,6 @@ at::Tensor make_buffer(int64_t bytes, at::Device device) {
   return at::from_blob(memory.data_ptr(), {bytes}, release, at::kByte);
 }
 
-// Returns the bytes of a storage, uint8.
-at::Tensor bytes_of(const c10::intrusive_ptr<c10::StorageImpl>& storage) {
-  const auto bytes = static_cast<int64_t>(storage->nbytes());
-  return at::empty({0}, at::device(storage->device()).dtype(at::kByte)).set_(c10::Storage(storage), 0, {bytes});
-}
-
 // Returns the memory of a buffer, which lives as long as the result.
 c10::DataPtr memory_in(const at::Tensor& buffer) {
   return {buffer.is_meta() ? nullptr : buffer.data_ptr(), new at::Tensor(buffer),
@@ -42,6 +36,11 @@ c10::DataPtr memory_in(const at::Tensor& buffer) {
 }
 
 }  // namespace
+
+at::Tensor bytes_of(const c10::Storage& storage) {
+  const auto bytes = static_cast<int64_t>(storage.nbytes());
+  return at::empty({0}, at::device(storage.device()).dtype(at::kByte)).set_(storage, 0, {bytes});
+}
 
 // Finds the storages that only the given tensors refer to.
 class OwnedStorages {
@@ -161,7 +160,7 @@ Work MovedValues::evict(const Action& action, StepParts& parts) {
   Work work;
   if (state.elsewhere.homes) {
     const at::Tensor memory = buffer.narrow(0, 0, record.bytes);
-    for (const Part& part : record.parts) memory.narrow(0, part.begin, part.bytes).copy_(bytes_of(part.storage));
+    for (const Part& part : record.parts) memory.narrow(0, part.begin, part.bytes).copy_(bytes_of(c10::Storage(part.storage)));
     record.place = state.elsewhere.homes->take(record.tier, record.bytes);
     work = state.elsewhere.homes->write(record.tier, record.place, memory);
   }

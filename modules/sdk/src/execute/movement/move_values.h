@@ -16,6 +16,9 @@ namespace zt {
 struct StepParts;
 class OwnedStorages;
 
+// Returns the bytes of a storage, uint8.
+at::Tensor bytes_of(const c10::Storage& storage);
+
 // The data that EVICT_VALUE has taken out of memory. Tensors stay, with empty storages, which FETCH_VALUE fills again: no tensor
 // has to be made anew, wherever autograd refers to it. A storage leaves only if nothing but the data of the step refers to it.
 //

@@ -81,7 +81,7 @@ Work Updater::step_slice(const Action& action, const Unit& unit, const Scalars& 
     optimizer_->step(flat, slice.grad, segments, scalars);
     return {};
   }
-  // What is on the device comes to the host for the update, and what changes goes back.
+  // Tensors on the device are copied to the host for the update, and those that it changes back.
   flat.master = on_host(slice.master);
   if (slice.shard.defined()) flat.copy = on_host(slice.shard);
   optimizer_->step(flat, on_host(slice.grad), segments, scalars);

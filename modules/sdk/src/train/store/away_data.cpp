@@ -1,10 +1,10 @@
 #include "away_data.h"
 
-#include <ATen/ops/empty.h>
 #include <sys/mman.h>
 
 #include <array>
 
+#include "execute/movement/move_values.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/execute/pinning.h"
@@ -107,7 +107,7 @@ void drop_pages(const at::Tensor& bytes) {
 
 }  // namespace
 
-// What offload.move keeps in host memory.
+// Returns the data that offload.move keeps in host memory.
 AwayData::Found AwayData::in_host_tier(const std::set<TrainerData>& what) const {
   static constexpr std::array kOfUnits{TrainerData::optimizer, TrainerData::gradients, TrainerData::parameters};  // by UnitData
   Found found;

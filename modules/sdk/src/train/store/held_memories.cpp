@@ -1,10 +1,9 @@
 #include "held_memories.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <set>
 
+#include "execute/movement/move_values.h"
 #include "zt/program/resource.h"
 
 namespace zt {
@@ -33,11 +32,6 @@ class Memories {
 };
 
 }  // namespace
-
-at::Tensor bytes_of(const c10::Storage& storage) {
-  const auto bytes = static_cast<int64_t>(storage.nbytes());
-  return at::empty({0}, at::device(storage.device()).dtype(at::kByte)).set_(storage, 0, {bytes});
-}
 
 std::vector<HeldMemory> held_memories(const StepState& state) {
   Memories memories;

@@ -18,7 +18,4 @@ struct HeldMemory {
 // Returns each memory once, although several tensors may be views of it.
 std::vector<HeldMemory> held_memories(const StepState& state);
 
-// Returns the bytes of a storage, uint8.
-at::Tensor bytes_of(const c10::Storage& storage);
-
 }  // namespace zt
