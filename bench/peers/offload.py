@@ -13,6 +13,7 @@ rows:   disk        swap files alone beside fio (ztoolkit io bench): read, write
         simulated   a step that is simulated with costs measured in the run beside the measured one
         deepspeed   stage 3 beside DeepSpeed's: in memory, with the optimizer, and with optimizer and parameters in files
         checkpoint  saves and loads of a state in files (stage 1): seconds beside those of the disk, and memory
+        activations recompute with the inputs of layers in files beside recompute alone (the model long only)
 
 models: main   6 layers, hidden 512, 8 heads, vocabulary 8192, 4 samples of 256 tokens per step: 27.4 M parameters
         large  12 layers, hidden 1024, 16 heads, vocabulary 16384, 32 samples of 32 tokens: 185 M parameters

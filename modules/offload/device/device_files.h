@@ -3,12 +3,12 @@
 
 #include <memory>
 
-#include "zt/execute/homes.h"
+#include "files/tier_memory.h"
 
 namespace zt::offload {
 
-// Returns the homes of `files`, which read and write host memory, for tensors on the device as well. These pass through pinned
+// Returns the memory of `files`, which read and write host memory, for tensors on the device as well. These pass through pinned
 // memory, as much as is under way.
-std::shared_ptr<Homes> make_device_files(std::shared_ptr<Homes> files, at::Device device);
+std::shared_ptr<TierMemory> make_device_files(std::shared_ptr<TierMemory> files, at::Device device);
 
 }  // namespace zt::offload

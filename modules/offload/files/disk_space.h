@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "files/swap_homes.h"
+#include "files/swap_memory.h"
 
 namespace zt::offload {
 

@@ -5,6 +5,24 @@
 
 namespace zt::offload {
 
+namespace {
+
+class KeptOfRanges final : public KeptBytes {
+ public:
+  KeptOfRanges(std::shared_ptr<KeptRanges> ranges, int64_t place, int64_t bytes, ReadBytes read)
+      : ranges_(std::move(ranges)), token_(ranges_->add(place, bytes)), read_(std::move(read)) {}
+  ~KeptOfRanges() override { ranges_->remove(token_); }
+  Work read(int64_t place, at::Tensor to) override { return read_(place, std::move(to)); }
+  void release(int64_t place, int64_t bytes) override { ranges_->release(token_, place, bytes); }
+
+ private:
+  const std::shared_ptr<KeptRanges> ranges_;
+  const KeptRanges::Token token_;
+  const ReadBytes read_;
+};
+
+}  // namespace
+
 KeptRanges::Token KeptRanges::add(int64_t begin, int64_t bytes) {
   const std::lock_guard lock(mutex_);
   ranges_.emplace(begin, Range{next_, begin + bytes});
@@ -45,6 +63,10 @@ void KeptRanges::await_release(int64_t begin, int64_t bytes) {
 
 bool KeptRanges::has(int64_t begin, int64_t end) const {
   return std::ranges::any_of(ranges_, [&](const auto& entry) { return entry.first < end && begin < entry.second.end; });
+}
+
+std::shared_ptr<KeptBytes> keep_bytes(std::shared_ptr<KeptRanges> ranges, int64_t place, int64_t bytes, ReadBytes read) {
+  return std::make_shared<KeptOfRanges>(std::move(ranges), place, bytes, std::move(read));
 }
 
 }  // namespace zt::offload

@@ -3,8 +3,12 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+
+#include "zt/execute/homes.h"
 
 namespace zt::offload {
 
@@ -32,5 +36,9 @@ class KeptRanges {
   std::multimap<int64_t, Range> ranges_;  // by begin
   Token next_ = 0;
 };
+
+// Keeps [place, place + bytes) of a memory whose ranges these are. `read` starts to copy bytes of the memory from a place on.
+using ReadBytes = std::function<Work(int64_t place, at::Tensor to)>;
+std::shared_ptr<KeptBytes> keep_bytes(std::shared_ptr<KeptRanges> ranges, int64_t place, int64_t bytes, ReadBytes read);
 
 }  // namespace zt::offload

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "files/swap_homes.h"
+#include "files/swap_memory.h"
 #include "zt/base/value.h"
 #include "zt/program/rank_program.h"
 

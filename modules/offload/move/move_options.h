@@ -2,7 +2,7 @@
 #pragma once
 
 #include "files/page_multiple.h"
-#include "files/swap_homes.h"
+#include "files/swap_memory.h"
 #include "zt/base/options.h"
 #include "zt/base/value.h"
 

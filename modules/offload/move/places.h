@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "files/swap_homes.h"
+#include "files/swap_memory.h"
 #include "zt/base/value.h"
 #include "zt/program/rank_program.h"
 

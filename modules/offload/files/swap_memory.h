@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "zt/execute/homes.h"
+#include "files/tier_memory.h"
 #include "zt/io/file_system.h"
 #include "zt/process/world.h"
 
@@ -27,6 +27,6 @@ struct DiskOptions {
 
 // Reserves the space of `needs.files` bytes in the folders. Collective over `needs.world`. Throws Misuse if a folder is missing,
 // cannot be written, or its disk is too small for all ranks of the machine.
-std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNeeds& needs);
+std::shared_ptr<TierMemory> make_swap_memory(const DiskOptions& options, const HomeNeeds& needs);
 
 }  // namespace zt::offload

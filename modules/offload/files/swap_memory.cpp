@@ -1,4 +1,4 @@
-#include "files/swap_homes.h"
+#include "files/swap_memory.h"
 
 #include <algorithm>
 #include <chrono>
@@ -35,9 +35,9 @@ struct Extent {
   io::SwapFile swap;
 };
 
-class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHomes> {
+class SwapMemory final : public TierMemory, public std::enable_shared_from_this<SwapMemory> {
  public:
-  SwapHomes(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world, std::string caller)
+  SwapMemory(std::shared_ptr<io::FileSystem> files, io::SwapOptions options, bool has_sums, World world, std::string caller)
       : files_(std::move(files)),
         options_(std::move(options)),
         world_(world),
@@ -71,45 +71,25 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
           human_bytes(staging), human_bytes(needs.files + needs.host));
   }
 
-  Work read(Tier tier, int64_t place, at::Tensor to) override {
-    check(tier);
-    return start(io::IoDirection::read, place, std::move(to));
-  }
-  Work write(Tier tier, int64_t place, at::Tensor from) override {
-    check(tier);
+  Work read(int64_t place, at::Tensor to) override { return start(io::IoDirection::read, place, std::move(to)); }
+  Work write(int64_t place, at::Tensor from) override {
     kept_.await_release(place, from.numel());
     return start(io::IoDirection::write, place, std::move(from));
   }
-  std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) override {
-    check(tier);
-    return std::make_shared<Kept>(shared_from_this(), place, bytes);
+  std::shared_ptr<KeptBytes> keep(int64_t place, int64_t bytes) override {
+    return keep_bytes({shared_from_this(), &kept_}, place, bytes,
+                      [this](int64_t from, at::Tensor to) { return read(from, std::move(to)); });
   }
-  int64_t take(Tier tier, int64_t bytes) override {
-    check(tier);
-    return extents_.take(bytes);
-  }
-  void give_back(Tier, int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
+  int64_t take(int64_t bytes) override { return extents_.take(bytes); }
+  void give_back(int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
 
  private:
-  class Kept final : public KeptBytes {
-   public:
-    Kept(std::shared_ptr<SwapHomes> homes, int64_t place, int64_t bytes)
-        : homes_(std::move(homes)), token_(homes_->kept_.add(place, bytes)) {}
-    ~Kept() override { homes_->kept_.remove(token_); }
-    Work read(int64_t place, at::Tensor to) override { return homes_->start(io::IoDirection::read, place, std::move(to)); }
-    void release(int64_t place, int64_t bytes) override { homes_->kept_.release(token_, place, bytes); }
-
-   private:
-    const std::shared_ptr<SwapHomes> homes_;
-    const KeptRanges::Token token_;
-  };
-
-  // Keeps the memory that is moved. The homes outlive all works.
+  // Keeps the memory that is moved. The files outlive all works.
   class Transfer final : public Work::State {
    public:
-    Transfer(SwapHomes& homes, Extent& extent, int64_t place, at::Tensor memory, io::IoDirection direction)
-        : homes_(homes), extent_(extent), place_(place), memory_(std::move(memory)), direction_(direction) {
-      const std::lock_guard lock(homes_.mutex_);
+    Transfer(SwapMemory& owner, Extent& extent, int64_t place, at::Tensor memory, io::IoDirection direction)
+        : owner_(owner), extent_(extent), place_(place), memory_(std::move(memory)), direction_(direction) {
+      const std::lock_guard lock(owner_.mutex_);
       const std::span<std::byte> bytes = bytes_of(memory_);
       if (direction_ == io::IoDirection::read) {
         ticket_ = extent_.swap.read(place_, bytes);
@@ -128,18 +108,18 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     }
 
     bool done() override {
-      const std::lock_guard lock(homes_.mutex_);
+      const std::lock_guard lock(owner_.mutex_);
       return has_ended_ || extent_.swap.is_done(ticket_);
     }
     void wait() override {
-      const std::lock_guard lock(homes_.mutex_);
+      const std::lock_guard lock(owner_.mutex_);
       if (fault_) std::rethrow_exception(fault_);
       if (std::exchange(has_ended_, true)) return;
       const auto begin = std::chrono::steady_clock::now();
       try {
         extent_.swap.wait(ticket_);
-        homes_.note_wait(memory_.numel(), begin);
-        if (extent_.sums && direction_ == io::IoDirection::read) homes_.compare(extent_, place_, memory_);
+        owner_.note_wait(memory_.numel(), begin);
+        if (extent_.sums && direction_ == io::IoDirection::read) owner_.compare(extent_, place_, memory_);
       } catch (...) {
         fault_ = std::current_exception();
         throw;
@@ -148,7 +128,7 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     void synchronize() override { wait(); }
 
    private:
-    SwapHomes& homes_;
+    SwapMemory& owner_;
     Extent& extent_;
     const int64_t place_;  // in the extent
     const at::Tensor memory_;
@@ -157,10 +137,6 @@ class SwapHomes final : public Homes, public std::enable_shared_from_this<SwapHo
     bool has_ended_ = false;
     std::exception_ptr fault_;
   };
-
-  static void check(Tier tier) {
-    if (tier != Tier::file) fault("data of home={} are moved by the homes of files", word_of(tier));
-  }
 
   Work start(io::IoDirection direction, int64_t place, at::Tensor memory) {
     Extent& extent = extents_.at(place);
@@ -214,29 +190,29 @@ int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
 
 }  // namespace
 
-std::shared_ptr<Homes> make_swap_homes(const DiskOptions& options, const HomeNeeds& needs) {
+std::shared_ptr<TierMemory> make_swap_memory(const DiskOptions& options, const HomeNeeds& needs) {
   const auto spaces = gather_spaces(options, needs);
   check_folders(options);
   check_spaces(options.caller, spaces);
   const auto about = [&] { return options.caller; };
-  const auto homes = with_context(about, [&] {
-    return std::make_shared<SwapHomes>(options.files,
-                                       io::SwapOptions{.folders = options.folder,
-                                                       .bytes = needs.files,
-                                                       .block = options.block,
-                                                       .depth = depth_of(options, needs),
-                                                       .caching = options.direct ? io::Caching::direct : io::Caching::cached},
-                                       options.checksum, options.world, options.caller);
+  const auto memory = with_context(about, [&] {
+    return std::make_shared<SwapMemory>(options.files,
+                                        io::SwapOptions{.folders = options.folder,
+                                                        .bytes = needs.files,
+                                                        .block = options.block,
+                                                        .depth = depth_of(options, needs),
+                                                        .caching = options.direct ? io::Caching::direct : io::Caching::cached},
+                                        options.checksum, options.world, options.caller);
   });
-  homes->pin(needs.arena);
-  homes->compare_sizes(needs);
+  memory->pin(needs.arena);
+  memory->compare_sizes(needs);
   for (const std::string& folder : options.folder) {
     if (options.world.rank == 0 && is_in_memory(folder))
       log(LogLevel::warn, options.world,
           fmt::format("{}: '{}' is in memory (tmpfs), so data there take the memory that they should free", options.caller,
                       folder));
   }
-  return homes;
+  return memory;
 }
 
 }  // namespace zt::offload

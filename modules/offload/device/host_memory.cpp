@@ -1,4 +1,4 @@
-#include "device/host_homes.h"
+#include "device/host_memory.h"
 
 #include <cstring>
 
@@ -22,9 +22,9 @@ struct MemoryExtent {
 
 // Copies to and from the device have a stream each. They are in order with each other where a place is used again: whoever copies
 // there has waited for the copy before it.
-class HostHomes final : public Homes, public std::enable_shared_from_this<HostHomes> {
+class PinnedMemory final : public HostMemory, public std::enable_shared_from_this<PinnedMemory> {
  public:
-  HostHomes(const HomeNeeds& needs, World world, std::string caller)
+  PinnedMemory(const HomeNeeds& needs, World world, std::string caller)
       : world_(world),
         caller_(std::move(caller)),
         extents_(
@@ -36,54 +36,29 @@ class HostHomes final : public Homes, public std::enable_shared_from_this<HostHo
         to_device_(needs.device),
         to_host_(needs.device) {}
 
-  Work read(Tier tier, int64_t place, at::Tensor to) override {
-    check(tier);
+  Work read(int64_t place, at::Tensor to) override {
     const at::Tensor from = memory(place, to.numel());
     return to_device_.copy(std::move(to), from, *to_device_.ready());
   }
-  Work write(Tier tier, int64_t place, at::Tensor from) override {
-    check(tier);
+  Work write(int64_t place, at::Tensor from) override {
     kept_.await_release(place, from.numel());
     return to_host_.copy(memory(place, from.numel()), from, *to_host_.ready());
   }
-  HostBytes in_place(Tier tier, int64_t place, int64_t bytes) override {
-    check(tier);
+  HostBytes in_place(int64_t place, int64_t bytes) override {
     kept_.await_release(place, bytes);
     return {memory(place, bytes), to_host_.so_far()};
   }
-  std::shared_ptr<KeptBytes> keep(Tier tier, int64_t place, int64_t bytes) override {
-    check(tier);
-    return std::make_shared<Kept>(shared_from_this(), place, bytes);
+  std::shared_ptr<KeptBytes> keep(int64_t place, int64_t bytes) override {
+    to_host_.synchronize();
+    return keep_bytes({shared_from_this(), &kept_}, place, bytes, [this](int64_t from, const at::Tensor& to) {
+      std::memcpy(to.data_ptr(), memory(from, to.numel()).const_data_ptr(), static_cast<size_t>(to.numel()));
+      return Work();
+    });
   }
-  int64_t take(Tier tier, int64_t bytes) override {
-    check(tier);
-    return extents_.take(bytes);
-  }
-  void give_back(Tier, int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
+  int64_t take(int64_t bytes) override { return extents_.take(bytes); }
+  void give_back(int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
 
  private:
-  class Kept final : public KeptBytes {
-   public:
-    Kept(std::shared_ptr<HostHomes> homes, int64_t place, int64_t bytes)
-        : homes_(std::move(homes)), token_(homes_->kept_.add(place, bytes)) {
-      homes_->to_host_.synchronize();
-    }
-    ~Kept() override { homes_->kept_.remove(token_); }
-    Work read(int64_t place, at::Tensor to) override {
-      std::memcpy(to.data_ptr(), homes_->memory(place, to.numel()).const_data_ptr(), static_cast<size_t>(to.numel()));
-      return {};
-    }
-    void release(int64_t place, int64_t bytes) override { homes_->kept_.release(token_, place, bytes); }
-
-   private:
-    const std::shared_ptr<HostHomes> homes_;
-    const KeptRanges::Token token_;
-  };
-
-  static void check(Tier tier) {
-    if (tier != Tier::host) fault("data of home={} are moved by the homes of files", word_of(tier));
-  }
-
   at::Tensor memory(int64_t place, int64_t bytes) {
     const MemoryExtent& extent = extents_.at(place);
     return extent.bytes.narrow(0, place - extent.begin, bytes);
@@ -106,8 +81,8 @@ class HostHomes final : public Homes, public std::enable_shared_from_this<HostHo
 
 }  // namespace
 
-std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world, const std::string& caller) {
-  return std::make_shared<HostHomes>(needs, world, caller);
+std::shared_ptr<HostMemory> make_host_memory(const HomeNeeds& needs, World world, const std::string& caller) {
+  return std::make_shared<PinnedMemory>(needs, world, caller);
 }
 
 }  // namespace zt::offload

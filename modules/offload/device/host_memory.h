@@ -3,13 +3,19 @@
 
 #include <memory>
 
-#include "zt/execute/homes.h"
+#include "files/tier_memory.h"
 #include "zt/process/world.h"
 
 namespace zt::offload {
 
+class HostMemory : public TierMemory {
+ public:
+  // That of Homes.
+  virtual HostBytes in_place(int64_t place, int64_t bytes) = 0;
+};
+
 // Reserves `needs.host` bytes of pinned memory, for `needs.device`. Throws OutOfMemory if there is not so much. `caller`: for
 // messages.
-std::shared_ptr<Homes> make_host_homes(const HomeNeeds& needs, World world, const std::string& caller);
+std::shared_ptr<HostMemory> make_host_memory(const HomeNeeds& needs, World world, const std::string& caller);
 
 }  // namespace zt::offload
