@@ -10,7 +10,7 @@
 #include "ending/signals.h"
 #include "info.h"
 #include "loading/module_list.h"
-#include "memory.h"
+#include "memory/large_blocks.h"
 #include "ranks/launch.h"
 #include "zt/base/error.h"
 #include "zt/base/machine.h"

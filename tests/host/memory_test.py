@@ -4,7 +4,7 @@ import re
 import subprocess
 import unittest
 
-from host import SANITIZED, ZTOOLKIT, HostTest, environment
+from host import SANITIZED, ZTOOLKIT, HostTest, environment, ztoolkit
 
 # At 8 layers, 2 ranks with 27 M parameters each need 830 MiB at stage 0 and half of that at stage 3.
 SCRIPT = """
@@ -31,6 +31,25 @@ end
 print("loss", trainer:step(batch(samples)).loss)
 """
 KB = 1024
+
+# Each large tensor is larger than the hole that the one before leaves between tensors that stay.
+HOLES = """
+local zt = require "zt"
+local function status(name)
+  for line in io.lines "/proc/self/status" do
+    local kilobytes = line:match("^" .. name .. ":%s*(%d+)")
+    if kilobytes then return tonumber(kilobytes) end
+  end
+end
+local begin, stay = status "VmRSS", {}
+for i = 1, 60 do
+  local large = zt.zeros{4 * 2 ^ 20 + i * 16384}
+  stay[i] = zt.zeros{65536}
+  large = nil
+  collectgarbage()
+end
+print("more", status "VmHWM" - begin)
+"""
 
 
 @unittest.skipIf(SANITIZED, "a sanitizer reserves all addresses")
@@ -72,6 +91,11 @@ class Memory(HostTest):
         self.assertRegex(caught.stdout, r"false\t.*there is no memory for")
         # A rank that lacks memory also to join the others in the rest of the step has a trainer that refuses to go on.
         self.assertTrue("loss" in caught.stdout or "this trainer cannot be used any more" in caught.stderr, caught.stdout + caught.stderr)
+
+    def test_holes_between_tensors_take_no_memory(self):
+        run = ztoolkit("run", self.script(HOLES))
+        more, live = int(re.search(r"more\s+(\d+)", run.out)[1]), 60 * 256 + (4 * KB * KB + 60 * 16384) * 4 // KB
+        self.assertLess(more, live * 1.05 + 8 * KB, run.out + run.err)
 
     def test_more_than_the_machine_has(self):
         refused = self.run_limited(2000, 1, 0)
