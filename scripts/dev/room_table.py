@@ -95,7 +95,7 @@ ROOMS = {
     ),
     "modules/example": ((".",),),
     "modules/host": (
-        ("ending", "output", "loading"),
+        ("ending", "output", "loading", "memory"),
         ("ranks",),
         (".", "launcher"),
     ),
