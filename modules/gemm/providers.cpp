@@ -1,6 +1,8 @@
 #include "providers.h"
 
+#include "dots.h"
 #include "libraries.h"
+#include "processor.h"
 #include "rule.h"
 #include "skinny.h"
 
@@ -14,6 +16,7 @@ void register_all() {
   if (auto brgemm = make_brgemm()) register_gemm("brgemm", std::move(brgemm));
   if (auto mkl = make_mkl_gemm()) register_gemm("mkl", std::move(mkl));
   register_gemm("skinny", std::move(skinny));
+  register_gemm("dots", make_dots_gemm(best_isa(), find_processor().has_bf16));
   const std::vector<std::string> names = gemm_providers();
   set_default_gemm_choice(gemm_rule(find_processor(), {names.begin(), names.end()}));
 }

@@ -1,0 +1,210 @@
+#include "dots_kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace zt::dots {
+
+namespace {
+
+// Adds the sums of an element, and writes it.
+template <class T>
+inline void finish(const DotTask<T>& task, int64_t row, int64_t column, float* sums) {
+  for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+    for (int64_t i = 0; i < half; ++i) sums[i] += sums[i + half];
+  }
+  float& c = task.c[row * task.c_row + column];
+  c = task.beta == 0 ? task.alpha * sums[0] : std::fma(task.beta, c, task.alpha * sums[0]);
+}
+
+// These compute tiles of kRows rows and kColumns columns: as many as have their sums in registers.
+struct PlainDots {
+  static constexpr int kMostRows = 1, kWide = 1;
+
+  template <int kRows, int kColumns>
+  static void make(const DotTask<float>& task, int64_t row, int64_t column) {
+    for (int64_t j = column; j < column + kColumns; ++j) {
+      float sums[kLanes] = {};
+      const float *x = task.x + row * task.x_row, *w = task.w + j * task.w_row;
+      for (int64_t p = 0; p < task.depth; p += kLanes) {
+        for (int64_t i = 0; i < kLanes; ++i) sums[i] = std::fma(x[p + i], w[p + i], sums[i]);
+      }
+      finish(task, row, j, sums);
+    }
+  }
+};
+
+#if defined(__x86_64__)
+struct Avx2Dots {
+  static constexpr int kMostRows = 2, kWide = 2;
+
+  template <int kRows, int kColumns>
+  ZT_TARGET_AVX2 static void make(const DotTask<float>& task, int64_t row, int64_t column) {
+    __m256 sums[kRows][kColumns][2];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) sums[r][j][0] = sums[r][j][1] = _mm256_setzero_ps();
+    }
+    const float *x = task.x + row * task.x_row, *w = task.w + column * task.w_row;
+    for (int64_t p = 0; p < task.depth; p += kLanes) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        __m256 steps[kColumns];
+#pragma GCC unroll 8
+        for (int j = 0; j < kColumns; ++j) steps[j] = _mm256_loadu_ps(w + j * task.w_row + p + 8 * half);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const __m256 factor = _mm256_loadu_ps(x + r * task.x_row + p + 8 * half);
+#pragma GCC unroll 8
+          for (int j = 0; j < kColumns; ++j) sums[r][j][half] = _mm256_fmadd_ps(factor, steps[j], sums[r][j][half]);
+        }
+      }
+    }
+    float lanes[kLanes];
+    for (int r = 0; r < kRows; ++r) {
+      for (int j = 0; j < kColumns; ++j) {
+        std::memcpy(lanes, sums[r][j], sizeof(lanes));
+        finish(task, row + r, column + j, lanes);
+      }
+    }
+  }
+};
+
+struct Avx512Dots {
+  static constexpr int kMostRows = 6, kWide = 4;
+
+  template <int kRows, int kColumns>
+  ZT_TARGET_AVX512 static void make(const DotTask<float>& task, int64_t row, int64_t column) {
+    __m512 sums[kRows][kColumns];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_setzero_ps();
+    }
+    const float *x = task.x + row * task.x_row, *w = task.w + column * task.w_row;
+    for (int64_t p = 0; p < task.depth; p += kLanes) {
+      __m512 steps[kColumns];
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) steps[j] = _mm512_loadu_ps(w + j * task.w_row + p);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const __m512 factor = _mm512_loadu_ps(x + r * task.x_row + p);
+#pragma GCC unroll 8
+        for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_fmadd_ps(factor, steps[j], sums[r][j]);
+      }
+    }
+    alignas(64) float lanes[kLanes];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) {
+        _mm512_store_ps(lanes, sums[r][j]);
+        finish(task, row + r, column + j, lanes);
+      }
+    }
+  }
+};
+
+#define ZT_TARGET_BF16 __attribute__((target("avx512f,avx512dq,avx512bw,avx512vl,avx512bf16,prefer-vector-width=512")))
+
+struct PairDots {
+  static constexpr int kMostRows = 6, kWide = 4;
+
+  template <int kRows, int kColumns>
+  ZT_TARGET_BF16 static void make(const DotTask<Bf16>& task, int64_t row, int64_t column) {
+    __m512 sums[kRows][kColumns];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_setzero_ps();
+    }
+    const Bf16 *x = task.x + row * task.x_row, *w = task.w + column * task.w_row;
+    for (int64_t p = 0; p < task.depth; p += kStep) {
+      __m512bh steps[kColumns];
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) steps[j] = (__m512bh)_mm512_loadu_si512(w + j * task.w_row + p);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const auto factor = (__m512bh)_mm512_loadu_si512(x + r * task.x_row + p);
+#pragma GCC unroll 8
+        for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], factor, steps[j]);
+      }
+    }
+    alignas(64) float lanes[kLanes];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) {
+        _mm512_store_ps(lanes, sums[r][j]);
+        finish(task, row + r, column + j, lanes);
+      }
+    }
+  }
+};
+#endif
+
+// Computes columns [column, column + kColumns) of all rows from `row` on, in tiles as high as possible.
+template <class F, int kRows, int kColumns, class T>
+void make_rows(const DotTask<T>& task, int64_t row, int64_t column) {
+  for (; row + kRows <= task.rows; row += kRows) F::template make<kRows, kColumns>(task, row, column);
+  if constexpr (kRows > 1) make_rows<F, kRows / 2, kColumns>(task, row, column);
+}
+
+// A single row reads more columns at a time, so that enough sums are under way.
+template <class F, class T>
+void multiply_as(const DotTask<T>& task) {
+  int64_t column = 0;
+  if (task.rows == 1) {
+    for (; column + 2 * F::kWide <= task.columns; column += 2 * F::kWide) make_rows<F, 1, 2 * F::kWide>(task, 0, column);
+  }
+  for (; column + F::kWide <= task.columns; column += F::kWide) make_rows<F, F::kMostRows, F::kWide>(task, 0, column);
+  for (; column < task.columns; ++column) make_rows<F, F::kMostRows, 1>(task, 0, column);
+}
+
+}  // namespace
+
+void multiply(Isa isa, const DotTask<float>& task) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return multiply_as<Avx512Dots>(task);
+  if (isa == Isa::avx2) return multiply_as<Avx2Dots>(task);
+#endif
+  multiply_as<PlainDots>(task);
+}
+
+void multiply([[maybe_unused]] const DotTask<Bf16>& task) {
+#if defined(__x86_64__)
+  multiply_as<PairDots>(task);
+#endif
+}
+
+void widen(float* to, const float* from, int64_t depth) {
+  std::copy_n(from, depth, to);
+  std::fill(to + depth, to + padded(depth), 0.0F);
+}
+
+// Of 16 pairs, the second steps come first.
+void widen(float* to, const Bf16* from, int64_t depth) {
+  for (int64_t p = 0; p < padded(depth); p += kStep) {
+    uint32_t odd[kLanes], even[kLanes];
+    Bf16 last[kStep] = {};
+    const Bf16* steps = from + p;
+    if (p + kStep > depth) {
+      std::copy_n(steps, depth - p, last);
+      steps = last;
+    }
+    for (int64_t i = 0; i < kLanes; ++i) {
+      even[i] = static_cast<uint32_t>(steps[2 * i]) << 16;
+      odd[i] = static_cast<uint32_t>(steps[2 * i + 1]) << 16;
+    }
+    std::memcpy(to + p, odd, sizeof(odd));
+    std::memcpy(to + p + kLanes, even, sizeof(even));
+  }
+}
+
+}  // namespace zt::dots
