@@ -87,6 +87,7 @@ ROOMS = {
         ("lua",),
     ),
     "modules/gemm": ((".",),),
+    "modules/infer": (("cache",), ("schedule", "sample")),
     "modules/offload": (
         ("files",),
         ("device",),
