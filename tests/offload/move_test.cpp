@@ -158,7 +158,7 @@ TEST(Move, RefusesADiskThatIsTooSmallForAllRanks) {
   test::spawn(2, [&](const World& world) {
     const std::string said = test::message_of<Misuse>([&] { test::make_trainer(world, config_of(1, make_move(all_in(files)))); });
     EXPECT_CONTAINS(said, "the 2 ranks of this machine need ");
-    EXPECT_CONTAINS(said, " in '/a' (with one block for each rank), and its disk has 195 KiB left");
+    EXPECT_CONTAINS(said, " in '/a' (with a block of 8.0 KiB for each rank), and its disk has 195 KiB left");
   });
 }
 

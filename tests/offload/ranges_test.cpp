@@ -5,6 +5,7 @@
 #include <future>
 #include <random>
 
+#include "files/extents.h"
 #include "files/free_ranges.h"
 #include "files/kept_ranges.h"
 
@@ -22,6 +23,25 @@ TEST(FreeRanges, JoinsWhatTouches) {
   EXPECT_EQ(free.take(1), -1);
   free.add(5, 0);
   EXPECT_EQ(free.take(1), -1);
+}
+
+struct PlainExtent {
+  int64_t end() const { return begin + bytes; }
+  int64_t begin, bytes;
+};
+
+TEST(Extents, GrowByAQuarterAtMost) {
+  Extents<PlainExtent> extents([](auto& all, int64_t begin, int64_t bytes) { all.push_back({begin, bytes}); }, 0);
+  constexpr int64_t kTaken = int64_t{1} << 20;
+  int64_t taken = 0;
+  for (int i = 0; i < 1000; ++i) {
+    extents.take(kTaken);
+    taken += kTaken;
+    int64_t reserved = 0;
+    for (const PlainExtent& extent : extents.all()) reserved += extent.bytes;
+    ASSERT_LE(reserved, taken + std::max(taken / 4, 4 * kTaken) + 2 * kTaken * std::ssize(extents.all())) << i;
+  }
+  EXPECT_LT(extents.all().size(), 30u);
 }
 
 TEST(FreeRanges, GivesNothingTwice) {

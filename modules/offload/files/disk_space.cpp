@@ -31,14 +31,14 @@ std::map<std::string, Space> gather_spaces(const DiskOptions& options, const Hom
   return spaces;
 }
 
-void check_spaces(const std::string& caller, const std::map<std::string, Space>& spaces) {
+void check_spaces(const DiskOptions& options, const std::map<std::string, Space>& spaces) {
   for (const auto& [folder, space] : spaces) {
     if (space.free < 0 || space.needed <= space.free) continue;
     misuse(
-        "{}: the {} of this machine need{} {} in '{}' (with one block for each rank), and its disk has {} left: free space, add a "
-        "folder, or let more stay in memory",
-        caller, space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "",
-        human_bytes(space.needed), folder, human_bytes(space.free));
+        "{}: the {} of this machine need{} {} in '{}' (with a block of {} for each rank), and its disk has {} left: free space, {}",
+        options.caller, space.ranks == 1 ? "rank" : fmt::format("{} ranks", space.ranks), space.ranks == 1 ? "s" : "",
+        human_bytes(space.needed), folder, human_bytes(options.block), space.free == 0 ? "none" : human_bytes(space.free),
+        options.advice);
   }
 }
 

@@ -17,7 +17,7 @@ struct Space {
 // Returns by folder what the ranks of this machine together need there. Collective over `needs.world`.
 std::map<std::string, Space> gather_spaces(const DiskOptions& options, const HomeNeeds& needs);
 // Throw Misuse if a disk has too little space, or if something is no folder.
-void check_spaces(const std::string& caller, const std::map<std::string, Space>& spaces);
+void check_spaces(const DiskOptions& options, const std::map<std::string, Space>& spaces);
 void check_folders(const DiskOptions& options);
 // Returns whether the folder lies in memory (tmpfs).
 bool is_in_memory(const std::string& folder);

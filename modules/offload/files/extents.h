@@ -35,13 +35,13 @@ class Extents {
   void give_back(int64_t place, int64_t bytes) { free_.add(place, bytes); }
 
  private:
-  static constexpr int64_t kLeastGrowth = int64_t{16} << 20, kGap = 4096;
+  static constexpr int64_t kLeastGrowth = int64_t{4} << 20, kGap = 4096;
 
-  // Adds at least as much as all that was added so before, if there is room.
+  // Adds at least a quarter of what was added so before, if there is room.
   int64_t grow(int64_t bytes) {
     const std::lock_guard lock(mutex_);
     const int64_t begin = all_.back().end() + kGap;  // free ranges of two extents do not become one
-    int64_t size = std::max({bytes, grown_, kLeastGrowth});
+    int64_t size = std::max({bytes, grown_ / 4 / kGap * kGap, kLeastGrowth});
     try {
       add_(all_, begin, size);
     } catch (const std::exception&) {

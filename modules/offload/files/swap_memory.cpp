@@ -80,7 +80,18 @@ class SwapMemory final : public TierMemory, public std::enable_shared_from_this<
     return keep_bytes({shared_from_this(), &kept_}, place, bytes,
                       [this](int64_t from, at::Tensor to) { return read(from, std::move(to)); });
   }
-  int64_t take(int64_t bytes) override { return extents_.take(bytes); }
+  // Activations are taken as they leave, so a disk that is too small for them is found in the first step.
+  int64_t take(int64_t bytes) override {
+    try {
+      return extents_.take(bytes);
+    } catch (const io::DiskFull& error) {
+      throw io::DiskFull(
+          fmt::format("{}: the activations that have left so far take {} in '{}', and there is no room for {} more: let more of "
+                      "them stay (activations_stay, activation_bytes), give zt.recompute, or take another disk ({})",
+                      caller_, human_bytes(extents_.all().back().end() - options_.bytes), fmt::join(options_.folders, "', '"),
+                      human_bytes(bytes), error.what()));
+    }
+  }
   void give_back(int64_t place, int64_t bytes) override { extents_.give_back(place, bytes); }
 
  private:
@@ -193,7 +204,7 @@ int depth_of(const DiskOptions& options, const HomeNeeds& needs) {
 std::shared_ptr<TierMemory> make_swap_memory(const DiskOptions& options, const HomeNeeds& needs) {
   const auto spaces = gather_spaces(options, needs);
   check_folders(options);
-  check_spaces(options.caller, spaces);
+  check_spaces(options, spaces);
   const auto about = [&] { return options.caller; };
   const auto memory = with_context(about, [&] {
     return std::make_shared<SwapMemory>(options.files,

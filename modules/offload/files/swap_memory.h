@@ -20,6 +20,7 @@ struct DiskOptions {
   std::optional<int> depth;             // operations under way; by default as many as all places in memory have
   bool direct = true;                   // past the page cache
   bool checksum = false;                // compare what is read with what was written
+  std::string advice = "add a folder, or let more stay in memory";  // for messages that say that a disk is too small
 
   World world = {};                            // of this rank, for messages
   std::shared_ptr<io::FileSystem> files = {};  // in which the folders are

@@ -15,12 +15,15 @@ std::string multiple_of_blocks(const int64_t& elements) {
 
 }  // namespace
 
-Value with_folders(const Value& options) {
+Value with_folders(const std::string& caller, const Value& options) {
   const auto* given = options.get_if<Value::Table>();
   if (!given) return options;
   Value::Table table = *given;
   const auto folder = table.find("folder");
-  if (folder != table.end() && folder->second.get_if<std::string>()) folder->second = Value::List{folder->second};
+  if (folder == table.end() || folder->second.get_if<Value::List>()) return table;
+  if (!folder->second.get_if<std::string>())
+    misuse("{}: folder must be a path or a list of paths, got {}", caller, folder->second.type_name());
+  folder->second = Value::List{folder->second};
   return table;
 }
 
@@ -45,7 +48,7 @@ MoveOptions parse_move_options(const Value& options) {
           .optional("slice", &MoveOptions::slice,
                     "most elements that move together; default: 2^20, or zero.shard's sub_group_size",
                     Check<int64_t>(multiple_of_blocks)));
-  MoveOptions parsed = schema.parse(with_folders(options));
+  MoveOptions parsed = schema.parse(with_folders("offload.move", options));
   if (parsed.ratio && parsed.memory) misuse("offload.move: ratio and memory both say how much stays in memory: give one of them");
   const auto* given = options.get_if<Value::Table>();
   if (parsed.step_on && parsed.optimizer == Where::device)

@@ -8,8 +8,8 @@
 
 namespace zt::offload {
 
-// Returns the options, with a folder that is given as a string as a list.
-Value with_folders(const Value& options);
+// Returns the options, with a folder that is given as a string as a list. Throws Misuse for a folder that is neither.
+Value with_folders(const std::string& caller, const Value& options);
 
 // Returns the schema with the options of disks.
 template <class Options>

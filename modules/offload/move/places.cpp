@@ -40,8 +40,9 @@ PlaceOptions parse_place_options(const Value& options) {
   static const auto schema =
       with_disk_options(Schema<GivenPlace>("trainer:evict")
                             .required("to", &GivenPlace::where, "where the data go: nvme, or host for ranks on a GPU"));
-  GivenPlace parsed = schema.parse(with_folders(options));
+  GivenPlace parsed = schema.parse(with_folders("trainer:evict", options));
   parsed.caller = "trainer:evict";
+  parsed.advice = "add a folder, or take another disk";
   parsed.to = parsed.where == To::host ? Tier::host : Tier::file;
   if (parsed.to == Tier::file && parsed.folder.empty())
     misuse("trainer:evict: to = \"nvme\" needs a folder: give folder = \"/path\" on the disk that is to hold the data");

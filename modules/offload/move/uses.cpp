@@ -12,7 +12,7 @@ namespace {
 // verifier.
 std::optional<Cargo> item_of(const Action& action, const Resource& resource, const RankProgram& program) {
   const auto data = unit_data_of(resource, program.precision);
-  if (!data) return std::nullopt;
+  if (!data || (*data == UnitData::grads && program.mode != Mode::train)) return std::nullopt;  // others have no gradients
   const UnitPlan& plan = program.units[static_cast<size_t>(resource.index)];
   const Home& home = plan.home(*data);
   if (!plan.held || !home.is_elsewhere()) return std::nullopt;
@@ -135,7 +135,7 @@ PoolUses find_uses(const RankProgram& program, const ModelInfo& model, Pool pool
       }
     }
   }
-  if (pool == Pool::sums) add_sums(program, all, uses);
+  if (pool == Pool::sums && program.mode == Mode::train) add_sums(program, all, uses);
   uses.waits = find_waits(all, program.actions);
   uses.earliest = first_place(program, pool);
   return uses;

@@ -24,12 +24,12 @@ local function merged(...)
   return all
 end
 
--- Options of a case: frozen, tied, stage, every, precision, recompute, layers.
+-- Options of a case: frozen, tied, stage, every, bucket_bytes, precision, recompute, layers.
 function small.program_of(options)
   local model = nn.gpt{layers = options.layers or 2, hidden = 48, heads = 2, vocab = VOCAB, seq = SEQ, seed = 3,
                        tied = options.tied}
   if options.frozen then model:freeze(options.frozen) end
-  local shard = {axis = mesh.dp, stage = options.stage, reduce_every = options.every}
+  local shard = {axis = mesh.dp, stage = options.stage, reduce_every = options.every, bucket_bytes = options.bucket_bytes}
   if options.stage == 3 then shard.node_shared = false end
   local program = zt.program(model, {precision = options.precision, micro_batches = 2})
   if options.recompute then program = program:apply(zt.recompute{every = options.recompute}) end

@@ -117,6 +117,7 @@ function TestOffloadPhases:test_what_is_away_is_not_used()
   trainer:fetch{"parameters"}
   trainer:evaluate(batch(2))
   lu.assertErrorMsgContains("parameters is in memory", trainer.fetch, trainer, {"parameters"})
+  lu.assertErrorMsgContains("the list names nothing", trainer.fetch, trainer, {})
   trainer:fetch()
   trainer:step(batch(2))
 end

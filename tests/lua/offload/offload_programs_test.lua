@@ -117,6 +117,42 @@ function TestOffloadPrograms:test_own_actions()
   end
 end
 
+-- What changes a gradient after its reduction: it leaves later, and keeps its memory until then.
+function TestOffloadPrograms:test_actions_that_change_gradients()
+  local halve = zt.action{name = "HALVE", reads = {"grad"}, writes = {"grad"}, start = function(ctx)
+    ctx.unit.grad_shard:mul_(0.5)
+  end}
+  local function halves(program, info)
+    if program.mode ~= "train" then return program end
+    local actions = {}
+    for _, action in ipairs(program.actions) do
+      for unit = 0, action.kind == "NORM" and #info.units - 1 or -1, 2 do actions[#actions + 1] = halve(unit) end
+      actions[#actions + 1] = action
+    end
+    program.actions = actions
+    return program
+  end
+  for stage = 0, 2 do
+    for _, every in ipairs{"step", "micro_batch"} do
+      local halving = zt.pass{name = "halve", phase = "reduction", actions = {halve}, apply = halves}
+      local options = {stage = stage, every = every, layers = 4, bucket_bytes = 4096}
+      local there = trainer_of(small.program_of(options):apply(halving), options)
+      local away = trainer_of(small.program_of(options):apply(halving):apply(offload.move(MOVES)), options)
+      for step = 1, 2 do lu.assertEquals(away:step(batch(step)).grad_norm, there:step(batch(step)).grad_norm) end
+    end
+  end
+end
+
+-- Outside of training there are no gradients, so an action that reads them in all modes needs nothing.
+function TestOffloadPrograms:test_gradients_outside_of_training()
+  local look = zt.action{name = "LOOK_AT_GRADIENT", reads = {"grad"}, start = function() end}
+  local everywhere = zt.pass{name = "everywhere", phase = "overlap", actions = {look}, apply = function(program)
+    table.insert(program.actions, #program.actions, look(0))
+    return program
+  end}
+  trainer_of(moved({stage = 0}):apply(everywhere), {}):evaluate(batch(1))
+end
+
 -- A buffer of units beside data that travel: an average of master parameters, which come to memory as a whole.
 function TestOffloadPrograms:test_buffers_of_units()
   local function trainer_with_average(is_moved)
@@ -140,6 +176,7 @@ end
 
 function TestOffloadPrograms:test_mistakes()
   lu.assertErrorMsgContains("needs a folder", offload.move, {optimizer = "nvme"})
+  lu.assertErrorMsgContains("folder must be a path or a list of paths, got a", offload.move, {optimizer = "nvme", folder = 3})
   lu.assertErrorMsgContains("apply offload.move once", trainer_of, moved({stage = 1}):apply(offload.move(MOVES)), {})
   lu.assertErrorMsgContains("give one of them", offload.move, {ratio = 0.5, memory = 0})
   lu.assertErrorMsgContains("does not exist", trainer_of, moved({stage = 0}, {folder = {folder .. "/none"}}), {})

@@ -164,6 +164,8 @@ void expect_gradient_refused(const Edit& edit, int step, const std::string& reas
 TEST(Movement, OfGradientsAddsTheirSquaresOnce) {
   expect_gradient_refused([](Lines&) {}, -2, "");
   expect_gradient_refused(replace(6, "EVICT 1 what=grads home=file slot=0 summed=true"), 8, "its squares are missing");
+  expect_gradient_refused(replace(6, "EVICT 1 what=grads home=file slot=0 summed=true squares=[] unchanged=true"), 6,
+                          "no home has the sum yet");
   expect_gradient_refused(swap(5, 6), 6, "it changes the gradient of unit 1 ('blocks.0'), which action 5");
   expect_gradient_refused(replace(6, "EVICT 1 what=grads home=file slot=0 summed=true squares=[\"dp\"]"), 6,
                           "the axes of action 8 (NORM) are others: give squares=[]");

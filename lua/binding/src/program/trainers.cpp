@@ -252,8 +252,12 @@ int evict(lua_State* L) {
 
 // trainer:fetch([{"parameters"}])
 int fetch(lua_State* L) {
-  check<Trainer>(L, 1)->phases().fetch(
-      [L] { return is_absent(L, 2) ? std::set<TrainerData>() : check_data(L, "trainer:fetch"); });
+  check<Trainer>(L, 1)->phases().fetch([L] {
+    if (is_absent(L, 2)) return std::set<TrainerData>();
+    std::set<TrainerData> what = check_data(L, "trainer:fetch");
+    if (what.empty()) misuse("trainer:fetch: the list names nothing: name some data, or leave the list out to bring all back");
+    return what;
+  });
   return 0;
 }
 

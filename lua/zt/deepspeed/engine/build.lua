@@ -123,7 +123,10 @@ local function make_folders(folders, ranks)
   local outcome = {}
   for _, folder in ipairs(folders) do
     local is_done, why = pcall(core.mkdir_p, folder)
-    if not is_done then outcome.error = outcome.error or tostring(why) end
+    if not is_done then
+      local advice = "give a folder on the disk as nvme_path of zero_optimization.offload_optimizer or offload_param"
+      outcome.error = outcome.error or ("%s: %s"):format(tostring(why), advice)
+    end
   end
   for _, each in ipairs(ranks:gather_values(outcome)) do
     if each.error then error(each.error, 0) end

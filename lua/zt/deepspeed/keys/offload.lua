@@ -54,8 +54,8 @@ return {
     {"queue_depth", "mapped", "integer",
      "`offload.depth`: operations under way; when absent as many as the places in memory need", between = {1, 4096},
      to = "offload.depth"},
-    {"intra_op_parallelism", "always", "integer", "io_uring needs no threads of ours: `queue_depth` says what is under way",
-     at_least = 1, agrees = "any"},
+    {"intra_op_parallelism", "always", "integer", "io_uring needs no threads of ours (`thread_count` in older versions of "
+     .. "DeepSpeed): `queue_depth` says what is under way", at_least = 1, agrees = "any"},
     {"single_submit", "always", "boolean", QUEUE, agrees = "any"},
     {"overlap_events", "always", "boolean", QUEUE, agrees = "any"},
     {"use_gds", "refused", "boolean", "files are read to and written from host memory; remove the key", default = false},

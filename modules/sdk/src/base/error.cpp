@@ -75,7 +75,7 @@ size_t common_start(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string describe(const std::exception& error) {
+static std::string describe_in_full(const std::exception& error) {
   if (const auto* c10_error = dynamic_cast<const c10::Error*>(&error)) return describe_torch(c10_error->what_without_backtrace());
   const auto* system = dynamic_cast<const std::system_error*>(&error);
   if (system && system->code() == std::errc::resource_unavailable_try_again) {
@@ -86,6 +86,14 @@ std::string describe(const std::exception& error) {
   }
   if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory_text("");
   return error.what();
+}
+
+std::string describe(const std::exception& error) {
+  try {
+    return describe_in_full(error);
+  } catch (const std::bad_alloc&) {  // nor is there memory to say how much is left
+    return "there is no memory";
+  }
 }
 
 bool is_out_of_memory(const std::exception& error) {

@@ -139,7 +139,7 @@ Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const 
     const Resources resources = resources_of(action, model);
     const bool reduces = role_of(action) == Role::reduce;
     if (reduces) {
-      for (const int unit : action.units()) is_open[unit] = 0;
+      for (const int unit : action.units()) is_open[unit] = training.units[unit].grads == Residence::sharded ? 0 : is_open[unit];
     } else if (writes_gradient(resources, -1)) {
       backwards.push_back(index);
     }
@@ -147,7 +147,10 @@ Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const 
       const UnitPlan& plan = training.units[unit];
       if (plan.grads != Residence::sharded && !plan.grads_home.is_elsewhere()) continue;
       const bool takes_sum = action.flag("summed") && action.target == static_cast<int>(unit);  // EVICT
-      if (takes_sum && !held[unit].empty()) held[unit].back() = {0, held[unit].back().begin, index, false};
+      if (takes_sum && !held[unit].empty()) {
+        held[unit].back() = {0, held[unit].back().begin, index, false};
+        is_open[unit] = 0;
+      }
       if (!writes_gradient(resources, static_cast<int>(unit))) continue;
       if (!reduces && !is_open[unit]) {
         held[unit].push_back({0, index, index});

@@ -101,8 +101,9 @@ double ActionTimes::machine_seconds(const Action& action, const Cost& cost) cons
     if (rate <= 0)
       misuse("the costs{} have no {} for {}: measure it, or give {} in bytes per second", quoted(machine.name), name,
              measured_name(action, plan_.model()),
-             std::string_view(name).starts_with("file") ? "hardware.file_read and hardware.file_write"
-                                                        : fmt::format("hardware.{}", name));
+             std::string_view(name).starts_with("file")
+                 ? "hardware.file_read and hardware.file_write (`ztoolkit io bench`, or zt.offload.measure_disk)"
+                 : fmt::format("hardware.{}", name));
     const auto ranks = std::min<int64_t>(machine.ranks_per_machine, played_.mesh.world_size());
     seconds += static_cast<double>(bytes * ranks) / rate;
   };

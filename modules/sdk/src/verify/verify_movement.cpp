@@ -130,6 +130,7 @@ class MovementCheck : RankCheck {
     Sum& sum = sums_[static_cast<size_t>(action.target)];
     if (plan(action.target).grads == Residence::sharded)
       return say(step, "the sum of the gradient of {} is in the slot of a FETCH: leave summed out", subject_.unit(action.target));
+    if (action.flag("unchanged")) return say(step, "no home has the sum yet: leave unchanged out, or the gradient is lost");
     if (sum.taken >= 0) return say(step, "{} has taken the gradient already: remove it", subject_.at(sum.taken));
     if (const auto taken = slots_.find(static_cast<int>(action.number("slot", 0))); taken != slots_.end())
       return say(step, "its slot holds what {} has brought: give another slot", subject_.at(taken->second));

@@ -22,8 +22,9 @@ struct Slots {
 // For units whose parameters are sharded: from UNSHARD to RESHARD, in any of the programs.
 Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelInfo& model, const std::vector<Unit>& units);
 
-// For units whose gradients are sharded: from the first write of a gradient to its reduction. Unless the reduction is waited for
-// at once, the slot stays in use until the second next unit's first write, so that the reduction overlaps one unit's backward.
+// For units whose gradients are sharded: from the first write of a gradient to its reduction; for those whose sum leaves from
+// their own buffer: to the EVICT that takes it. Unless the reduction is waited for at once, the slot stays in use until the
+// second next unit's first write, so that the reduction overlaps one unit's backward.
 Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units);
 
 // For units whose tensors are gathered: from GATHER_TENSORS to SCATTER_TENSORS. `sizes`: by unit, the elements of its staging.
