@@ -20,7 +20,11 @@ Value with_folders(const std::string& caller, const Value& options) {
   if (!given) return options;
   Value::Table table = *given;
   const auto folder = table.find("folder");
-  if (folder == table.end() || folder->second.get_if<Value::List>()) return table;
+  const auto is_list = [](const Value& value) {
+    const auto* fields = value.get_if<Value::Table>();
+    return value.get_if<Value::List>() || (fields && fields->empty());  // an empty table is no list
+  };
+  if (folder == table.end() || is_list(folder->second)) return table;
   if (!folder->second.get_if<std::string>())
     misuse("{}: folder must be a path or a list of paths, got {}", caller, folder->second.type_name());
   folder->second = Value::List{folder->second};
