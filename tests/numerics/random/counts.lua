@@ -71,6 +71,7 @@ local function features_of(case)
   end
   found["precision " .. case.precision], found["optimizer " .. case.optimizer[1]] = true, true
   found["by hand"], found["clipping"], found["frozen in part"] = case.by_hand, case.clip > 0, #case.frozen > 0
+  found["gradients changed by an action"] = case.scaled ~= nil
   found["ragged micro-batches"], found["micro-batch without valid tokens"] = case.is_ragged, #case.empty > 0
   found["finite differences"] = case.finds_differences
   return found

@@ -123,6 +123,27 @@ local function own_reduction(mesh, layout)
   return zt.pass{name = "lua_reduce", phase = "reduction", mesh = mesh, actions = {reduce}, differs_along = {}}
 end
 
+-- Returns a pass that halves the gradients of every `every`-th unit, after they were summed over the ranks.
+local function scaling(every)
+  local halve = zt.action{name = "HALVE_GRADIENT", reads = {"grad"}, writes = {"grad"}, start = function(ctx)
+    ctx.unit.grad_shard:mul_(0.5)
+  end}
+  local function apply(program, info)
+    if program.mode ~= "train" then return program end
+    local actions = {}
+    for _, action in ipairs(program.actions) do
+      for index, unit in ipairs(action.kind == "NORM" and info.units or {}) do
+        local is_mine = unit.trainable and program.units[index].held
+        if is_mine and index % every == 0 then actions[#actions + 1] = halve(index - 1) end
+      end
+      actions[#actions + 1] = action
+    end
+    program.actions = actions
+    return program
+  end
+  return zt.pass{name = "scaling", phase = "reduction", actions = {halve}, apply = apply}
+end
+
 local function moved(program, layout)
   if not layout.move then return program end
   local options = {folder = {os.getenv "TMPDIR" or "/tmp"}}
@@ -135,9 +156,9 @@ function layouts.apply(program, model, mesh, layout, precision)
   if layout.passes then
     for _, pass in ipairs{layout.passes(mesh)} do program = program:apply(pass) end
   end
-  if not layout.shard then return moved(program, layout) end
-  program = program:apply(zero.shard(shard_options(model, mesh, layout, precision)))
-  if layout.lua_reduce then program = program:apply(own_reduction(mesh, layout)) end
+  if layout.shard then program = program:apply(zero.shard(shard_options(model, mesh, layout, precision))) end
+  if layout.shard and layout.lua_reduce then program = program:apply(own_reduction(mesh, layout)) end
+  if layout.scaled then program = program:apply(scaling(layout.scaled)) end
   return moved(program, layout)
 end
 
@@ -179,9 +200,10 @@ local function reference(case)
 end
 
 function layouts.of_variant(case, variant, layout)
-  if variant.reference then return reference(case) end
-  if variant.plain then return layouts.plain(layout) end
-  return layout
+  local chosen = layout
+  if variant.reference then chosen = reference(case) elseif variant.plain then chosen = layouts.plain(layout) end
+  chosen.scaled = case.scaled
+  return chosen
 end
 
 return layouts

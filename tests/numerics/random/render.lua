@@ -146,6 +146,7 @@ function render.script(case, notes)
   add "return random.case{"
   add("  seed = %d, vocab = %d, steps = %d, precision = %q, by_hand = %s, clip = %s,", case.seed, case.vocab, case.steps,
     case.precision, case.by_hand, case.clip)
+  if case.scaled then add("  scaled = %d,", case.scaled) end
   add("  optimizer = %s, frozen = %s,", code_of(case.optimizer), code_of(frozen_patterns(case)))
   add("  rows = %s, seq = %s, empty = %s, reference_in_one = %s,", code_of(case.rows), code_of(case.seq), code_of(case.empty),
     case.reference_in_one)

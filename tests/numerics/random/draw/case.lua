@@ -133,6 +133,9 @@ function draw_case.draw(seed)
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)
   draw_cut.draw(case, ranks)
+  local scaled = Dice.new(case.seed * 7 + 11)
+  -- A model that is cut over ranks has other units than the whole one.
+  if not case.finds_differences and scaled:one_in(4) then case.scaled = case.cut and 1 or scaled:pick{1, 2, 3} end
   return case
 end
 
