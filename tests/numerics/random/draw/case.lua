@@ -136,6 +136,11 @@ function draw_case.draw(seed)
   local scaled = Dice.new(case.seed * 7 + 11)
   -- A model that is cut over ranks has other units than the whole one.
   if not case.finds_differences and scaled:one_in(4) then case.scaled = case.cut and 1 or scaled:pick{1, 2, 3} end
+  for _, layout in ipairs{case.layout, case.second} do
+    if case.scaled and layout.move and layout.shard then -- gradients leave one after the other
+      layout.move.gradients, layout.shard.bucket_bytes = "nvme", scaled:pick{0, 100}
+    end
+  end
   return case
 end
 
