@@ -52,14 +52,11 @@ class DotsCall {
   static const S* data_of(const at::Tensor& operand) { return static_cast<const S*>(operand.const_data_ptr()); }
 
   static void prepare(T* to, const S* from, int64_t depth) {
-    if constexpr (std::is_same_v<T, Bf16>) {
-      std::copy_n(from, depth, to);
-      std::fill(to + depth, to + padded(depth), Bf16{0});
-    } else if constexpr (std::is_same_v<S, c10::Half>) {
-      std::copy_n(from, depth, to);
-      std::fill(to + depth, to + padded(depth), 0.0F);
-    } else {
+    if constexpr (std::is_same_v<T, float> && std::is_same_v<S, Bf16>) {
       widen(to, from, depth);
+    } else {
+      std::copy_n(from, depth, to);
+      std::fill(to + depth, to + padded(depth), T(0));
     }
   }
 

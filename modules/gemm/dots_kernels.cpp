@@ -22,6 +22,21 @@ inline void finish(const DotTask<T>& task, int64_t row, int64_t column, float* s
   c = task.beta == 0 ? task.alpha * sums[0] : std::fma(task.beta, c, task.alpha * sums[0]);
 }
 
+// Does so for a tile, whose sums are in registers: [rows][columns] of kLanes numbers.
+template <class T, class Sums, int kRows, int kColumns>
+inline __attribute__((always_inline)) void finish_tile(const DotTask<T>& task, int64_t row, int64_t column,
+                                                       Sums (&sums)[kRows][kColumns]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      alignas(64) float lanes[kLanes];
+      std::memcpy(lanes, &sums[r][j], sizeof(lanes));
+      finish(task, row + r, column + j, lanes);
+    }
+  }
+}
+
 // These compute tiles of kRows rows and kColumns columns: as many as have their sums in registers.
 struct PlainDots {
   static constexpr int kMostRows = 1, kWide = 1;
@@ -66,13 +81,7 @@ struct Avx2Dots {
         }
       }
     }
-    float lanes[kLanes];
-    for (int r = 0; r < kRows; ++r) {
-      for (int j = 0; j < kColumns; ++j) {
-        std::memcpy(lanes, sums[r][j], sizeof(lanes));
-        finish(task, row + r, column + j, lanes);
-      }
-    }
+    finish_tile(task, row, column, sums);
   }
 };
 
@@ -99,15 +108,7 @@ struct Avx512Dots {
         for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_fmadd_ps(factor, steps[j], sums[r][j]);
       }
     }
-    alignas(64) float lanes[kLanes];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-      for (int j = 0; j < kColumns; ++j) {
-        _mm512_store_ps(lanes, sums[r][j]);
-        finish(task, row + r, column + j, lanes);
-      }
-    }
+    finish_tile(task, row, column, sums);
   }
 };
 
@@ -136,15 +137,7 @@ struct PairDots {
         for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_dpbf16_ps(sums[r][j], factor, steps[j]);
       }
     }
-    alignas(64) float lanes[kLanes];
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-      for (int j = 0; j < kColumns; ++j) {
-        _mm512_store_ps(lanes, sums[r][j]);
-        finish(task, row + r, column + j, lanes);
-      }
-    }
+    finish_tile(task, row, column, sums);
   }
 };
 #endif
@@ -181,11 +174,6 @@ void multiply([[maybe_unused]] const DotTask<Bf16>& task) {
 #if defined(__x86_64__)
   multiply_as<PairDots>(task);
 #endif
-}
-
-void widen(float* to, const float* from, int64_t depth) {
-  std::copy_n(from, depth, to);
-  std::fill(to + depth, to + padded(depth), 0.0F);
 }
 
 // Of 16 pairs, the second steps come first.

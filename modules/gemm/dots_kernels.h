@@ -1,8 +1,7 @@
 // The loops of the gemm provider "dots".
 //
-// The steps of a dot product are divided into blocks of kDepth. In a block, partial sum i of 16 takes the steps i, i + 16, i +
-// 32,
-// ..., each as one fused multiply-add in fp32. For bf16 it takes the pairs of steps 2 i, 2 i + 32, ..., of each pair the second
+// The steps of a dot product are divided into blocks of kDepth. In a block, partial sum i of 16 takes every 16th step from step i
+// on, each as one fused multiply-add in fp32. For bf16 it takes every 16th pair of steps from pair i on, of each pair the second
 // step first, as the instruction VDPBF16PS does. Sums i and i + 8, then i and i + 4, ... are added, and then the sums of the
 // blocks, in ascending order. So the bits depend neither on the instruction set, the tile nor the number of threads.
 #pragma once
@@ -40,8 +39,7 @@ void multiply(Isa isa, const DotTask<float>& task);
 // Requires a processor with instructions for bf16.
 void multiply(const DotTask<Bf16>& task);
 
-// Writes `depth` steps as fp32 in the order in which the sums take them, and zeros up to padded(depth).
-void widen(float* to, const float* from, int64_t depth);
+// Writes `depth` steps as fp32 in the order in which the sums of pairs take them, and zeros up to padded(depth).
 void widen(float* to, const Bf16* from, int64_t depth);
 
 }  // namespace zt::dots

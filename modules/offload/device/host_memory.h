@@ -10,7 +10,7 @@ namespace zt::offload {
 
 class HostMemory : public TierMemory {
  public:
-  // That of Homes.
+  // Returns the bytes as they lie in this memory; see Homes::in_place.
   virtual HostBytes in_place(int64_t place, int64_t bytes) = 0;
 };
 

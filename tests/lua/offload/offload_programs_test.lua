@@ -117,7 +117,7 @@ function TestOffloadPrograms:test_own_actions()
   end
 end
 
--- What changes a gradient after its reduction: it leaves later, and keeps its memory until then.
+-- An action changes gradients after their reduction. They leave later then, and keep their memory until they do.
 function TestOffloadPrograms:test_actions_that_change_gradients()
   local halve = zt.action{name = "HALVE", reads = {"grad"}, writes = {"grad"}, start = function(ctx)
     ctx.unit.grad_shard:mul_(0.5)
