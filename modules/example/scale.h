@@ -11,6 +11,7 @@ class Scale : public Layer {
   explicit Scale(int64_t channels);
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override { return {weight_}; }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "scale"; }
 
  private:

@@ -42,6 +42,7 @@ class TokenExchange : public ExchangeLayer, public LayerExtras {
   std::vector<std::string> axes() const override {
     return options().ranks == 1 ? std::vector<std::string>() : std::vector<std::string>{options().axis};
   }
+  TokenScope token_scope() const override { return options().capacity ? TokenScope::all : TokenScope::separate; }
   bool needs_equal_batches() const override { return options().padding && options().ranks > 1; }
 
  protected:

@@ -51,6 +51,8 @@ class BranchLayer : public Layer, public LayerExtras {
   std::vector<std::string> batch_axes() const override { return inner().batch_axes(); }
   void check_batch(const BatchField& batch, Mode mode) const override { inner().check_batch(batch, mode); }
   void check_sources(const std::vector<const Layer*>& sources) const override { inner().check_sources({sources[0]}); }
+  TokenScope token_scope() const override { return branch_->token_scope(); }
+  std::optional<KvShape> kv_shape(const Coord& coord) const override { return branch_->kv_shape(coord); }
   std::string assumption() const override { return inner().assumption(); }
   std::vector<std::string> gives_up() const override { return inner().gives_up(); }
 

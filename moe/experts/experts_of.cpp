@@ -54,6 +54,9 @@ class ExpertsOf final : public Layer, public std::enable_shared_from_this<Expert
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
   Params params() const override { return stacked_; }
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
+  TokenScope token_scope() const override {
+    return expert_->token_scope() == TokenScope::separate ? TokenScope::separate : TokenScope::all;
+  }
   std::string kind() const override { return "experts of " + expert_->kind(); }
 
   // Runs each expert that has rows. Keeps graphs if grad mode is on.

@@ -89,6 +89,7 @@ class Router final : public Layer, public LayerExtras {
     bias.add_(load.mean().sub(load).sign().to(bias.options()), options_.bias_rate);
   }
   Stats report(const Stats& sums) const override { return routing_report(sums); }
+  TokenScope token_scope() const override { return options_.treats_tokens_apart() ? TokenScope::separate : TokenScope::all; }
   std::string kind() const override { return "router"; }
 
  private:

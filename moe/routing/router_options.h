@@ -113,6 +113,8 @@ struct RouterOptions {
   bool draws() const { return draws_all() || draws_rest(); }
   // Whether the router needs all tokens of a sample on one rank: for experts that choose, or for a capacity.
   bool needs_whole_samples() const { return choice == Choice::expert || capacity; }
+  // Whether, when generating, the experts of a token depend on this token only.
+  bool treats_tokens_apart() const { return !needs_whole_samples() && !(draws() && draw_always) && !select && routes.empty(); }
   // Throws Misuse if it does. `cut` says how tokens are cut: "over the ranks of axis 'cp'".
   void check_cut_tokens(const std::string& cut) const;
   // Returns what LayerExtras::token_cut returns.

@@ -2,7 +2,8 @@
 // instruction sets, which all give the same bits: a GEMM adds along the depth in ascending order, one fused multiply-add per
 // step. The loops are single-threaded.
 //
-// A is the type of the arithmetic: float or double. T is the type of the tensors: float, double, c10::BFloat16 or c10::Half.
+// A is the type of the arithmetic: float or double. T is the type of the tensors: float, double, c10::BFloat16 or c10::Half. What
+// is only read may be int8_t, too.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +39,10 @@ void multiply(Isa isa, const TileGemm<A>& p);
 // Writes to [rows, padded(columns)] = scale * from [rows, columns]. Rows of `from` are `stride` apart. Padding is 0.
 template <class A, class T>
 void load(Isa isa, A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale);
+// Writes to [rows, columns] = from [rows, columns] times scale(column), or times 1 if `scale` is null. Rows of `to` are `row`
+// apart, rows of `from` `stride`.
+template <class A, class T>
+void load_columns(Isa isa, A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns, const A* scale);
 // Transposes from [rows, padded(columns)] into the panels that TileGemm reads: from(j, d) goes to the address
 // to + j / kPanel * kPanel * padded(columns) + d * kPanel + j % kPanel. For j from `rows` up to a multiple of kChunk, writes 0.
 template <class A>

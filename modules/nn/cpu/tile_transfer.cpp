@@ -18,6 +18,16 @@ ZT_INLINE void load_rows(A* to, const T* from, int64_t stride, int64_t rows, int
   }
 }
 
+// `kColumns`: their number if it is known, else 0.
+template <int kColumns, class A, class T>
+ZT_INLINE void load_all_columns(A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns,
+                                const A* scale) {
+  const int64_t count = kColumns > 0 ? kColumns : columns;
+  for (int64_t d = 0; d < rows; ++d, to += row, from += stride) {
+    for (int64_t j = 0; j < count; ++j) to[j] = scale ? widen(from[j]) * scale[j] : widen(from[j]);
+  }
+}
+
 template <class A>
 using Row [[gnu::vector_size(kChunk * sizeof(A))]] = A;
 
@@ -63,6 +73,16 @@ void load(Isa isa, A* to, const T* from, int64_t stride, int64_t rows, int64_t c
       isa, [=](auto) __attribute__((always_inline)) { load_rows(to, from, stride, rows, columns, scale); });
 }
 
+template <class A, class T>
+void load_columns(Isa isa, A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns, const A* scale) {
+  run(
+      isa, [=](auto) __attribute__((always_inline)) {
+        if (columns == kChunk) load_all_columns<kChunk>(to, row, from, stride, rows, columns, scale);
+        else if (columns == kPanel) load_all_columns<kPanel>(to, row, from, stride, rows, columns, scale);
+        else load_all_columns<0>(to, row, from, stride, rows, columns, scale);
+      });
+}
+
 template <class A>
 void transpose(Isa isa, A* to, const A* from, int64_t rows, int64_t columns) {
   const int64_t row = padded(columns);
@@ -85,13 +105,18 @@ void store(Isa isa, T* to, int64_t stride, const A* from, int64_t rows, int64_t 
 template void transpose(Isa, float*, const float*, int64_t, int64_t);
 template void transpose(Isa, double*, const double*, int64_t, int64_t);
 
-#define ZT_DEFINE_TRANSFER(A, T)                                       \
+#define ZT_DEFINE_LOAD(A, T)                                           \
   template void load(Isa, A*, const T*, int64_t, int64_t, int64_t, A); \
+  template void load_columns(Isa, A*, int64_t, const T*, int64_t, int64_t, int64_t, const A*);
+#define ZT_DEFINE_TRANSFER(A, T) \
+  ZT_DEFINE_LOAD(A, T)           \
   template void store(Isa, T*, int64_t, const A*, int64_t, int64_t, const A*, A);
 
 ZT_DEFINE_TRANSFER(float, float)
 ZT_DEFINE_TRANSFER(float, c10::BFloat16)
 ZT_DEFINE_TRANSFER(float, c10::Half)
 ZT_DEFINE_TRANSFER(double, double)
+ZT_DEFINE_LOAD(float, int8_t)
+ZT_DEFINE_LOAD(double, int8_t)
 
 }  // namespace zt::nn::tile

@@ -1,5 +1,6 @@
 #include "attention.h"
 
+#include "attention/attention_cached.h"
 #include "context/context_attention.h"
 #include "layers.h"
 #include "part.h"
@@ -62,15 +63,29 @@ void Attention::cut() {
   if (out_.bias) tensor_.sum_over_stream({out_.bias});
 }
 
-// Returns the queries of this rank's heads `heads` with the key heads and value heads that they need, from those and some columns
-// of all keys and values. Changes `shape` to what it returns.
-at::Tensor Attention::with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const {
-  const int64_t dim = shape_.head_dim, queries = heads.count * dim, columns = (qkv.size(2) - queries) / 2;
+Attention::RankHeads Attention::heads_of_rank(int rank) const {
+  const int64_t dim = shape_.head_dim;
+  const Share queries = share_of(shape_.heads, tensor_.ranks(), rank);
+  if (has_own_keys_) {
+    const Share keys = share_of(shape_.kv_heads, tensor_.ranks(), rank);
+    return {queries, keys, {queries.count, keys.count, dim}};
+  }
+  const int64_t group = shape_.group_size(), first = queries.begin / group, end = (queries.end() - 1) / group + 1;
+  return {queries, {first, end - first}, {queries.count, end - first, dim, group, queries.begin - first * group}};
+}
+
+std::optional<KvShape> Attention::kv_shape(const Coord& coord) const {
+  if (token_scope() != TokenScope::cached) return {};
+  return KvShape{heads_of_rank(tensor_.is_cut() ? coord[tensor_.name()] : 0).keys.count, shape_.head_dim};
+}
+
+// Returns this rank's queries with the key heads and value heads that they need, from those and some columns of all keys and
+// values.
+at::Tensor Attention::with_all_keys(const at::Tensor& qkv, const RankHeads& heads, Context& context) const {
+  const int64_t dim = shape_.head_dim, queries = heads.queries.count * dim, columns = (qkv.size(2) - queries) / 2;
   const at::Tensor own = qkv.narrow(2, queries, 2 * columns).view({qkv.size(0), qkv.size(1), 2, columns});
   const at::Tensor all = tensor_.gather_parts(own, 3, shape_.kv_heads * dim, context);
-  const int64_t group = shape_.heads / shape_.kv_heads, first = heads.begin / group, end = (heads.end() - 1) / group + 1;
-  shape = {heads.count, end - first, dim, group, heads.begin - first * group};
-  return at::cat({qkv.narrow(2, 0, queries), all.narrow(3, first * dim, (end - first) * dim).flatten(2)}, 2);
+  return at::cat({qkv.narrow(2, 0, queries), all.narrow(3, heads.keys.begin * dim, heads.keys.count * dim).flatten(2)}, 2);
 }
 
 // Returns this rank's queries, keys and values, and fills in which heads they are.
@@ -78,12 +93,21 @@ at::Tensor Attention::project(const MatmulInput& x, AttentionInputs& inputs, Con
   inputs.shape = shape_;
   at::Tensor qkv = linear_into_parts(x, qkv_, tensor_, context);
   if (!tensor_.is_cut()) return qkv;
-  const Share heads = tensor_.share(shape_.heads, context);
-  inputs.first_head = heads.begin;
-  if (!has_own_keys_) return with_all_keys(qkv, inputs.shape, heads, context);
-  inputs.shape.heads = heads.count;
-  inputs.shape.kv_heads = tensor_.share(shape_.kv_heads, context).count;
-  return qkv;
+  const RankHeads heads = heads_of_rank(context.rank_along(tensor_.name()));
+  inputs.first_head = heads.queries.begin;
+  inputs.shape = heads.shape;
+  return has_own_keys_ ? qkv : with_all_keys(qkv, heads, context);
+}
+
+// The rows of several sequences, of which each sees its own keys only.
+at::Tensor Attention::attend_cached(const at::Tensor& qkv, const AttentionInputs& inputs, KvCache& cache,
+                                    Context& context) const {
+  if (inputs.segments.defined())
+    misuse("'{}' reads keys and values from a cache, so the batch cannot have segments: give each of them as a sequence",
+           qkv_.weight->name);
+  if (inputs.angles) rotate_heads(qkv, *inputs.angles, inputs.shape.heads + inputs.shape.kv_heads, Turn::forward);
+  const CachedRows rows{cache.layer(context.position), cache.block(), cache.sequences(context.micro_batch)};
+  return qkv.is_cpu() ? attention_cached(qkv, inputs, rows) : attention_cached_by_aten(qkv, inputs, rows);
 }
 
 bool Attention::needs_other_tokens(Context& context) const {
@@ -92,6 +116,7 @@ bool Attention::needs_other_tokens(Context& context) const {
 
 MatmulInput Attention::attend(const at::Tensor& projected, AttentionInputs inputs, Context& context) const {
   const at::Tensor qkv = head_norm_ ? head_norm_->run(projected, inputs.shape, context) : projected;
+  if (KvCache* cache = context.kv_cache()) return attend_cached(qkv, inputs, *cache, context);
   if (!needs_other_tokens(context)) return attention_core(qkv, std::move(inputs));
   if (!context_.is_cut())
     misuse("'{}' would miss the tokens of other ranks: the tokens of samples are cut, and this layer has no option 'context'",

@@ -92,6 +92,9 @@ class Attention {
   Params params() const { return joined({qkv_.params(), head_norm_ ? head_norm_->params() : Params(), out_.params()}); }
   const TensorAxis& tensor() const { return tensor_; }
   const ContextAxis& context_axis() const { return context_; }
+  TokenScope token_scope() const { return options_.causal ? TokenScope::cached : TokenScope::all; }
+  // As Layer's.
+  std::optional<KvShape> kv_shape(const Coord& coord) const;
   // Returns what ContextAxis::load does.
   std::string load() const { return context_.load(options_.causal, options_.window); }
 
@@ -99,10 +102,17 @@ class Attention {
   void cut();
   void check_context(const std::string& path) const;
   bool needs_other_tokens(Context& context) const;
+  // The query heads of a rank and the key heads that they need, among all.
+  struct RankHeads {
+    Share queries, keys;
+    AttentionShape shape;
+  };
+  RankHeads heads_of_rank(int rank) const;
   MatmulInput attend(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
+  at::Tensor attend_cached(const at::Tensor& qkv, const AttentionInputs& inputs, KvCache& cache, Context& context) const;
   MatmulInput attend_again(const at::Tensor& qkv, AttentionInputs inputs, Context& context) const;
   at::Tensor project(const MatmulInput& x, AttentionInputs& inputs, Context& context) const;
-  at::Tensor with_all_keys(const at::Tensor& qkv, AttentionShape& shape, Share heads, Context& context) const;
+  at::Tensor with_all_keys(const at::Tensor& qkv, const RankHeads& heads, Context& context) const;
 
   AttentionOptions options_;
   AttentionShape shape_;  // of all ranks

@@ -67,6 +67,7 @@ class ResidualLayer final : public Layer, public LayerExtras {
   }
   std::vector<std::string> axes() const override { return tensor_axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "residual"; }
 
  private:

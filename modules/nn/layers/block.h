@@ -62,6 +62,8 @@ class AttentionBlock final : public Layer, public LayerExtras {
   const TensorAxis& tensor() const { return attention_.tensor(); }
   const ContextAxis& context_axis() const { return attention_.context_axis(); }
   std::string load() const { return attention_.load(); }
+  TokenScope token_scope() const override { return attention_.token_scope(); }
+  std::optional<KvShape> kv_shape(const Coord& coord) const override { return attention_.kv_shape(coord); }
   std::string kind() const override { return "attention_block"; }
   Params params() const override { return joined({norm1_.params(), attention_.params(), norm2_.params()}); }
 
@@ -90,6 +92,8 @@ class Block {
   const TensorAxis& tensor() const { return attention_block_.tensor(); }
   const ContextAxis& context_axis() const { return attention_block_.context_axis(); }
   std::string load() const { return attention_block_.load(); }
+  TokenScope token_scope() const { return attention_block_.token_scope(); }
+  std::optional<KvShape> kv_shape(const Coord& coord) const { return attention_block_.kv_shape(coord); }
   void check_batch(const BatchField& batch) const { attention_block_.check_batch(batch); }
 
  private:

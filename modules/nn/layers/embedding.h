@@ -33,6 +33,7 @@ class Embedding final : public Layer, public LayerExtras {
   void check_batch(const BatchField& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "embedding"; }
 
   // Returns the table of tokens, for a tied head.

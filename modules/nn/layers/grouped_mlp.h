@@ -38,6 +38,7 @@ class GroupedMlp final : public Layer, public LayerExtras {
   Io io() const override { return {.inputs = {"rows", "group_rows"}, .outputs = {{"rows"}}}; }
   std::vector<std::string> axes() const override { return tensor_axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "grouped_mlp"; }
 
  private:

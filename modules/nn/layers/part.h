@@ -15,7 +15,8 @@ namespace zt::nn {
 
 // P has `at::Tensor run(const at::Tensor& x, Context&) const` and `Params params() const`. If its matrices may be cut, it has
 // `const TensorAxis& tensor() const`; if it works on a part of the tokens, `const ContextAxis& context_axis() const` and
-// `std::string load() const`. If it reads fields of the batch, it may have `void check_batch(batch) const`, as LayerExtras.
+// `std::string load() const`. If it reads other tokens, it has `token_scope() const` and `kv_shape(coord) const`, as Layer. If it
+// reads fields of the batch, it may have `void check_batch(batch) const`, as LayerExtras.
 template <class P>
 class PartLayer final : public Layer, public LayerExtras {
  public:
@@ -42,6 +43,14 @@ class PartLayer final : public Layer, public LayerExtras {
   bool needs_whole_samples() const override {
     if constexpr (kHasContext) return !part_.context_axis().is_cut();
     else return false;
+  }
+  TokenScope token_scope() const override {
+    if constexpr (requires { part_.token_scope(); }) return part_.token_scope();
+    else return TokenScope::separate;
+  }
+  std::optional<KvShape> kv_shape(const Coord& coord) const override {
+    if constexpr (requires { part_.kv_shape(coord); }) return part_.kv_shape(coord);
+    else return {};
   }
   void check_batch(const BatchField& batch, Mode /*mode*/) const override {
     if constexpr (requires { part_.check_batch(batch); }) part_.check_batch(batch);

@@ -53,6 +53,7 @@ class CrossEntropy final : public Layer, public LayerExtras {
     if (mode != Mode::generate && labels.defined() && !labels.is_meta())
       check_labels(labels, options_.ignore_index, options_.classes);
   }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "cross_entropy"; }
 
  private:

@@ -49,6 +49,7 @@ class LmLoss final : public Layer, public LayerExtras {
   void check_batch(const BatchField& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
+  TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "lm_loss"; }
 
  private:

@@ -31,6 +31,7 @@ class InnerContext final : public Context {
   int rank_along(const std::string& axis) override { return outer_.rank_along(axis); }
   int ranks_along(const std::string& axis) override { return outer_.ranks_along(axis); }
   const TokenPlaces& tokens() override { return outer_.tokens(); }
+  KvCache* kv_cache() override { return outer_.kv_cache(); }
   void loss(const std::string& name, at::Tensor sum, Per per) override { outer_.loss(name, std::move(sum), per); }
   void sent(const std::string& axis, int64_t bytes, Pattern pattern) override { outer_.sent(axis, bytes, pattern); }
   SinkFn grad_sink(const Param& param) override { return outer_.grad_sink(param); }
@@ -49,6 +50,8 @@ int run_forward(lua_State* L) {
   const auto count = static_cast<int>(inner->layer->io().inputs.size()), given = lua_gettop(L) - 2;
   if (given != count || lua::check<LuaContext>(L, lua_gettop(L)) != inner->outer)
     misuse("self.{}:forward takes {} input(s) and ctx, got {} value(s) before ctx", inner->name, count, given);
+  if (inner->calls > 0 && outer->kv_cache() && inner->layer->token_scope() == TokenScope::cached)
+    misuse("self.{} keeps keys and values, so forward may call it once: give a second layer for the second call", inner->name);
   std::vector<at::Tensor> inputs;
   for (int i = 0; i < count; ++i) inputs.push_back(lua::check_tensor(L, 2 + i));
   const auto context = std::make_shared<InnerContext>(*outer, inner->place, inner->calls++);

@@ -9,7 +9,7 @@
 namespace zt::nn {
 
 LuaLayer::LuaLayer(const LuaLayerOptions& options)
-    : forward_(options.forward), count_(options.count), io_(read_io(options.io)), kind_(options.kind) {
+    : forward_(options.forward), count_(options.count), io_(read_io(options.io)), tokens_(options.tokens), kind_(options.kind) {
   defined_at_ = options.defined_at ? *options.defined_at : forward_->place();
   const auto add_axis = [this](const std::string& name) {
     if (std::ranges::find(axes_, name) == axes_.end()) axes_.push_back(name);
@@ -54,6 +54,24 @@ void LuaLayer::take_token_cut(const std::optional<TokenCut>& cut, const std::str
 
 bool LuaLayer::needs_whole_samples() const {
   return std::ranges::any_of(layers_, [](const auto& named) { return extras_of(*named.second).needs_whole_samples(); });
+}
+
+// A position has the keys and values of one layer, so two inner layers that keep some are refused with `all`.
+TokenScope LuaLayer::token_scope() const {
+  TokenScope scope = tokens_ == LuaTokens::separate ? TokenScope::separate : TokenScope::all;
+  for (const auto& [name, layer] : layers_) {
+    const TokenScope inner = layer->token_scope();
+    if (inner == TokenScope::all || (inner == TokenScope::cached && scope == TokenScope::cached)) return TokenScope::all;
+    if (inner == TokenScope::cached && scope == TokenScope::separate) scope = TokenScope::cached;
+  }
+  return scope;
+}
+
+std::optional<KvShape> LuaLayer::kv_shape(const Coord& coord) const {
+  if (token_scope() != TokenScope::cached) return {};
+  const auto inner =
+      std::ranges::find_if(layers_, [](const auto& named) { return named.second->token_scope() == TokenScope::cached; });
+  return inner->second->kv_shape(coord);
 }
 
 std::vector<std::string> LuaLayer::batch_axes() const {
@@ -219,6 +237,9 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .optional("layers", &LuaLayerOptions::layers, "layers that it runs, by name: self.NAME:forward(inputs..., ctx)")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
           .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")
+          .optional(
+              "tokens", &LuaLayerOptions::tokens,
+              "the tokens that the outputs of one token depend on, besides what inner layers read: separate (this one) or all")
           .optional("kind", &LuaLayerOptions::kind, "name of the kind of layer, for reports")
           .optional("options", &LuaLayerOptions::options,
                     "plain values on which `forward` depends: zt.trainer compares them over the ranks")

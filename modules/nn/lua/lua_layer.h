@@ -17,6 +17,12 @@ namespace zt::nn {
 
 struct LuaContext;
 
+// As TokenScope, for a function of a script, which cannot reach a cache.
+enum class LuaTokens : uint8_t { separate, all };
+constexpr auto words_of(LuaTokens) {
+  return std::array{"separate", "all"};
+}
+
 struct LuaLayerOptions {
   std::shared_ptr<lua::Callable> forward;
   Value::Table params;  // name -> initial values (a tensor), or a Param of another layer, or {values = tensor, cut = one or a
@@ -28,6 +34,7 @@ struct LuaLayerOptions {
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
                                          // losses: name -> "token" or "sample"; metrics: list of names
   std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
+  LuaTokens tokens = LuaTokens::all;     // that the outputs of one token depend on, besides those that inner layers read
   std::string kind = "lua";
   Value::Table options;  // what all ranks must have alike besides: it is compared with all that a layer is made from
   std::optional<std::string> defined_at;  // "file:line" for messages; default: where `forward` is defined
@@ -53,6 +60,8 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::string assumption() const override;
   void check_batch(const BatchField& batch, Mode mode) const override;
   Counts count(const BatchField& batch) const override;
+  TokenScope token_scope() const override;
+  std::optional<KvShape> kv_shape(const Coord& coord) const override;
   std::string kind() const override { return kind_; }
   void drop_garbage() override;
   // A metric is a sum and a count; the result of a step shows their quotient.
@@ -76,6 +85,7 @@ class LuaLayer final : public Layer, public LayerExtras {
   std::set<std::string> named_axes_;                      // that the options name, also of one rank
   std::optional<std::vector<std::string>> token_fields_;  // of the option `context`, also for an axis of one rank
   std::optional<TokenCut> token_cut_;
+  LuaTokens tokens_;
   std::string kind_, defined_at_;
   bool has_garbage_ = true;  // something may have run since the last collection
 };

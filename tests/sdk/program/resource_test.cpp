@@ -26,7 +26,8 @@ TEST(ResourceTypes, HaveTheNamesOfTheirConstants) {
                                  {"staging", resource::staging},
                                  {"slot", resource::slot},
                                  {"shard", resource::shard},
-                                 {"grad_shard", resource::grad_shard}}) {
+                                 {"grad_shard", resource::grad_shard},
+                                 {"cache", resource::cache}}) {
     EXPECT_EQ(type_of(id).name, name);
     EXPECT_EQ(resource_id(name), id);
     EXPECT_FALSE(type_of(id).doc.empty());

@@ -96,6 +96,12 @@ List output_tensors(const Resource& resource, const StepState& state) {
   return list;
 }
 
+List cache_tensors(const Resource& resource, const StepState& state) {
+  if (!state.kv_cache || state.model->positions.at(static_cast<size_t>(resource.index)).tokens != TokenScope::cached) return {};
+  const KvLayer& layer = state.kv_cache->layer(resource.index);
+  return {{"keys", layer.keys}, {"values", layer.values}, {"key_scales", layer.key_scales}, {"value_scales", layer.value_scales}};
+}
+
 }  // namespace
 
 at::Tensor StepState::pass_buffer(ResourceId type, int32_t index) const {
@@ -125,6 +131,7 @@ namespace {
   set_tensors(resource::staging, staging_tensors);
   set_tensors(resource::slot, slot_tensors);
   set_tensors(resource::buffers, buffer_tensors);
+  set_tensors(resource::cache, cache_tensors);
   set_tensors(resource::value, output_tensors<&ValueStore::get>);
   set_tensors(resource::value_grad, output_tensors<&ValueStore::gradient>);
   return true;

@@ -9,6 +9,7 @@
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/flop_watch.h"
+#include "zt/gemm/gemm_choice.h"
 
 namespace zt {
 
@@ -97,7 +98,10 @@ GemmShape shape_of(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
 }
 
 const Gemm& provider_for(GemmKind kind, const at::Tensor& a, const at::Tensor& c) {
-  if (is_for_host(a)) return chosen_gemm(shape_of(kind, a, c));
+  if (is_for_host(a)) {
+    const Gemm* of_scope = GemmScope::current();
+    return of_scope && of_scope->takes(at::kCPU, a.scalar_type()) ? *of_scope : chosen_gemm(shape_of(kind, a, c));
+  }
   static const Gemm& cublas = find_gemm("cublas");
   if (!cublas.takes(a.device().type(), a.scalar_type())) misuse("no gemm provider multiplies {}", describe(a));
   return cublas;

@@ -210,4 +210,20 @@ std::vector<std::string> differing_gemm_groups(const Value& saved) {
   return differing;
 }
 
+namespace {
+
+thread_local const Gemm* scoped_gemm = nullptr;
+
+}  // namespace
+
+GemmScope::GemmScope(const std::string& provider) : before_(std::exchange(scoped_gemm, &find_gemm(provider))) {}
+
+GemmScope::~GemmScope() {
+  scoped_gemm = before_;
+}
+
+const Gemm* GemmScope::current() {
+  return scoped_gemm;
+}
+
 }  // namespace zt

@@ -14,6 +14,7 @@ const TokenPlaces& Context::tokens() {
   static const TokenPlaces kNone;
   return kNone;
 }
+KvCache::~KvCache() = default;
 LayerExtras::~LayerExtras() = default;
 ContextExtras::~ContextExtras() = default;
 Layer::~Layer() = default;

@@ -45,6 +45,7 @@ Resources recompute_resources(const Action& action, const ModelInfo& model) {
 Resources forward_resources(const Action& action, const ModelInfo& model) {
   Resources resources = recompute_resources(action, model);
   resources.writes.push_back({resource::value, action.target, action.micro_batch});
+  if (position_of(action, model).tokens == TokenScope::cached) resources.writes.push_back({resource::cache, action.target});
   return resources;
 }
 

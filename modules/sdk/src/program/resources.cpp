@@ -16,7 +16,7 @@ namespace zt {
 namespace {
 
 // In the order of the constants in `resource`.
-std::array<std::pair<ResourceId, ResourceType>, 14> sdk_types() {
+std::array<std::pair<ResourceId, ResourceType>, 15> sdk_types() {
   return {{
       {resource::param, {"param", Index::unit, false, true, "parameters", "", "the full parameters of a unit"}},
       {resource::master, {"master", Index::unit, false, true, "master", "model", "the owned part that the optimizer updates"}},
@@ -34,6 +34,7 @@ std::array<std::pair<ResourceId, ResourceType>, 14> sdk_types() {
       {resource::slot, {"slot", Index::none, false, true, "staging", "", "places in memory for data that FETCH brings"}},
       {resource::shard, {"shard", Index::unit, false, true, "", "", "the owned part of a unit's parameters"}},
       {resource::grad_shard, {"grad_shard", Index::unit, false, true, "", "", "the owned part of a unit's gradient"}},
+      {resource::cache, {"cache", Index::position, false, false, "", "", "keys and values of earlier tokens"}},
   }};
 }
 

@@ -16,29 +16,42 @@ namespace zt {
 
 namespace {
 
-// Returns the outputs of all micro-batches, joined along the samples.
-at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts) {
-  for (size_t m = 1; m < parts.size(); ++m) {
+constexpr int64_t kSamples = 0, kTokens = 1;  // the dims along which outputs are joined
+
+// Returns the outputs of all micro-batches, joined along dim `dim`.
+at::Tensor joined(const std::string& name, const std::vector<at::Tensor>& parts, int64_t dim) {
+  for (size_t m = 1; m < parts.size() && dim == kSamples; ++m) {
     if (parts[m].sizes().slice(1) == parts[0].sizes().slice(1)) continue;
     misuse(
         "the output '{}' of micro-batch {} has the shape [{}] and that of micro-batch 0 [{}], so they cannot be joined along the "
         "samples: infer with one micro-batch of each shape",
         name, m, fmt::join(parts[m].sizes(), ", "), fmt::join(parts[0].sizes(), ", "));
   }
-  return at::cat(parts);
+  return at::cat(parts, dim);
 }
 
-// Returns the outputs of all micro-batches, joined. outputs_of(m): those of micro-batch m.
+// Returns the outputs of all micro-batches, joined along dim `dim`. outputs_of(m): those of micro-batch m.
 template <class OutputsOf>
-Outputs joined_outputs(int count, const OutputsOf& outputs_of) {
+Outputs joined_outputs(int count, int64_t dim, const OutputsOf& outputs_of) {
   Outputs outputs = outputs_of(0);
   for (auto& [name, value] : outputs) {
     std::vector<at::Tensor> parts{value};
     for (int m = 1; m < count; ++m) parts.push_back(outputs_of(m).at(name));
-    if (count > 1) value = joined(name, parts);
+    if (count > 1) value = joined(name, parts, dim);
   }
   return outputs;
 }
+
+// Lets the layers of a run use a cache, which may be null.
+class CacheScope {
+ public:
+  CacheScope(StepState& state, KvCache* cache) : state_(state) { state_.kv_cache = cache; }
+  ~CacheScope() { state_.kv_cache = nullptr; }
+  CacheScope(const CacheScope&) = delete;
+
+ private:
+  StepState& state_;
+};
 
 // Gives the outputs of the first rank that has any to all ranks: `mine` on that rank, copies on `device` elsewhere. comm,
 // control: the communicators of an axis, as in Axis. Collective.
@@ -134,14 +147,15 @@ Outputs Runner::run_inference(const StepBatch& batch, Executor& running) {
   runs_.ensure_same_samples(running.program());
   running.run(state_);
   running.drain();  // an exchange may still be under way
-  return joined_outputs(count, [this](int m) { return runs_.layers().outputs(m); });
+  return joined_outputs(count, state_.kv_cache ? kTokens : kSamples, [this](int m) { return runs_.layers().outputs(m); });
 }
 
 // Returns the outputs of this rank: none if another rank runs the last position.
-Outputs Runner::own_outputs(const StepBatch& batch) {
+Outputs Runner::own_outputs(const StepBatch& batch, KvCache* cache) {
   runs_.health().require_alive();
   Executor& running = runs_.activate(Mode::generate);
   Outputs outputs;
+  const CacheScope in_use(state_, cache);
   const auto join = [&] {
     running.join_rest(state_);
     runs_.agree_on_failure(running.program());
@@ -161,8 +175,8 @@ Outputs Runner::infer(const StepBatch& batch) {
                                        runs_.parts().layers.options().device());
 }
 
-Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce) {
-  const Outputs outputs = own_outputs(batch);
+Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce, KvCache* cache) {
+  const Outputs outputs = own_outputs(batch, cache);
   const RankProgram& program = plan_->rank_program(Mode::generate);
   const bool is_split = !program.split_axes.empty();
   std::optional<Value> value;

@@ -29,7 +29,7 @@ class Runner {
   StepResult step(const StepBatch& batch, const Call& run, const Call& join = {});
   StepResult evaluate(const StepBatch& batch);
   Outputs infer(const StepBatch& batch);
-  Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce);
+  Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce, KvCache* cache);
   // As Trainer's.
   std::map<std::string, at::Tensor> input_gradients(const StepBatch& batch);
   // Counts the training step that has run, or reports what was not finite.
@@ -44,7 +44,7 @@ class Runner {
   void visit_values(Visitor& visitor);
 
  private:
-  Outputs own_outputs(const StepBatch& batch);
+  Outputs own_outputs(const StepBatch& batch, KvCache* cache = nullptr);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   StepResult result(int64_t begin_ns) const;
   std::map<std::string, at::Tensor> joined_gradients(const std::vector<Batch>& micro_batches);

@@ -53,6 +53,7 @@ struct RankData {
   ValueStore values;                     // between the positions that this rank runs, or exchanges with other ranks
   std::vector<PassTensor> pass_buffers;  // as RankProgram::buffers of the main program
   Elsewhere elsewhere;                   // the data that are not always in the device's memory
+  KvCache* kv_cache = nullptr;           // of the inference that runs; null if it has none
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
 };
 

@@ -1,4 +1,5 @@
-// The choice of the provider for each group of GEMMs on the CPU. It is plain data, and holds for the whole process.
+// The choice of the provider for each group of GEMMs on the CPU. It is plain data, and holds for the whole process; GemmScope
+// chooses for a while.
 //
 // A choice decides the order of sums, so equal bits are promised only for equal choices. Change the choice only while no GEMM
 // runs, before the first step.
@@ -47,6 +48,22 @@ GemmChoice fixed_gemm_choice(const std::string& provider);
 void use_gemm_choice(const GemmChoice& choice);
 // Returns the choice in use. Thread-safe, as are all functions here.
 GemmChoice gemm_choice();
+
+// While it lives, GEMMs on the CPU that the calling thread starts are run by one provider, if it takes their dtype; others as
+// chosen for the process. Scopes may be nested.
+class GemmScope {
+ public:
+  // Throws Misuse if there is no such provider.
+  explicit GemmScope(const std::string& provider);
+  ~GemmScope();
+  GemmScope(const GemmScope&) = delete;
+  GemmScope& operator=(const GemmScope&) = delete;
+  // Returns the provider of the scope that the thread is in; null if none.
+  static const Gemm* current();
+
+ private:
+  const Gemm* before_;
+};
 
 // Compares the choices of all ranks, in the order of ranks, each as `to_value` returns it. Throws Misuse, with the ranks and
 // their providers, if two ranks use different providers for a group.

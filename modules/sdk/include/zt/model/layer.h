@@ -15,6 +15,8 @@
 #include "zt/base/option_texts.h"
 #include "zt/base/words.h"
 #include "zt/comm/comm.h"
+#include "zt/comm/mesh.h"
+#include "zt/model/kv_cache.h"
 #include "zt/model/param.h"
 #include "zt/model/tokens.h"
 #include "zt/random/rng.h"
@@ -58,6 +60,20 @@ struct StatInfo {
   std::string name;
   int64_t size = 1;
   bool operator==(const StatInfo&) const = default;
+};
+
+// Which tokens of a sequence a layer reads for its outputs of one of them, in mode generate.
+enum class TokenScope : uint8_t {
+  separate,  // only this one: a row of the outputs depends on the same row of the inputs and of the batch's fields
+  cached,    // also earlier ones of the same sequence, whose keys and values Context::kv_cache() has
+  all,       // any of them
+};
+
+// The keys and values that a rank keeps of a token at a position.
+struct KvShape {
+  int64_t heads = 0;
+  int64_t head_dim = 0;
+  bool operator==(const KvShape&) const = default;
 };
 
 // The names of inputs and outputs, and the loss terms and statistics that the layer adds. An input reads the output of that name
@@ -124,6 +140,10 @@ class Context {
   // Returns which tokens of the samples this rank has in this micro-batch: all, unless a layer cuts them
   // (LayerExtras::token_cut). Their total is 0 if no field of the batch has tokens.
   virtual const TokenPlaces& tokens();
+
+  // Returns where keys and values of earlier tokens are, in a run of mode generate over rows of several sequences
+  // (Trainer::infer); null in other runs. Only a layer of the scope `cached` may use it.
+  virtual KvCache* kv_cache() { return nullptr; }
 
   // Adds to a term of the objective that io() declares. `sum` is a scalar, summed over the micro-batch's tokens or samples. The
   // layer's backward starts from it as well as from the outputs. A term to which nothing is added counts as 0.
@@ -195,6 +215,10 @@ class Layer : public MadeFromOptions {
   // Returns the number of valid tokens and of samples of a micro-batch, if the layer adds a loss. A batch's number is the sum
   // over its micro-batches.
   virtual Counts count(const BatchField& batch) const;
+  // Returns which tokens the outputs of one token depend on.
+  virtual TokenScope token_scope() const { return TokenScope::all; }
+  // Returns the keys and values that the rank `coord` keeps, of a layer of the scope `cached`.
+  virtual std::optional<KvShape> kv_shape(const Coord& /*coord*/) const { return {}; }
   // Returns a word for reports: "linear".
   virtual std::string kind() const = 0;
 };

@@ -29,13 +29,14 @@ struct PositionInfo {
   int layer = 0;             // index among the distinct layers
   std::vector<Edge> inputs;  // the output that each input reads
   std::vector<Output> outputs;
-  std::vector<LossInfo> losses = {};  // terms that it adds
-  std::vector<StatInfo> stats = {};   // statistics that it adds to, by their names within the layer
-  std::vector<int> units;             // units whose parameters the layer uses, ascending
-  std::vector<std::string> axes;      // mesh axes along which its F, B and R communicate
-  bool exchanges = false;             // these may return before the communication is done: an ExchangeLayer with axes
-  bool has_update = false;            // the layer changes its buffers after each step, and at least one of them is trainable
-  bool continues = false;             // as NamedLayer::continues
+  std::vector<LossInfo> losses = {};    // terms that it adds
+  std::vector<StatInfo> stats = {};     // statistics that it adds to, by their names within the layer
+  std::vector<int> units;               // units whose parameters the layer uses, ascending
+  std::vector<std::string> axes;        // mesh axes along which its F, B and R communicate
+  bool exchanges = false;               // these may return before the communication is done: an ExchangeLayer with axes
+  TokenScope tokens = TokenScope::all;  // that the outputs of one token depend on, in mode generate
+  bool has_update = false;              // the layer changes its buffers after each step, and at least one of them is trainable
+  bool continues = false;               // as NamedLayer::continues
   std::vector<std::string> batch_axes = {};  // as LayerExtras::batch_axes
 };
 

@@ -55,6 +55,7 @@ inline constexpr ResourceId staging{10};     // a unit's tensors on their way to
 inline constexpr ResourceId slot{11};        // places in memory for data that FETCH brings: slices of one resource
 inline constexpr ResourceId shard{12};       // the owned part of a unit's parameters, in their type: what UNSHARD gathers
 inline constexpr ResourceId grad_shard{13};  // the owned part of a unit's gradient, as far as it is summed over ranks
+inline constexpr ResourceId cache{14};       // the keys and values that a position keeps from one inference to the next
 }  // namespace resource
 
 // Something that an action reads or writes. Before an action starts, the executor waits for the works in flight that touch one of

@@ -84,8 +84,10 @@ class Trainer : public Stateful {
   // this rank's part of the batch, joined over micro-batches.
   std::map<std::string, at::Tensor> infer(const StepBatch& batch);
   // As above, and returns a plain value, made of the outputs by `reduce`, on every rank. `reduce` is called where the last
-  // position runs, so less is sent in a pipeline.
-  Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce);
+  // position runs, so less is sent in a pipeline. With `cache`, which is that of this rank, a micro-batch is one sample: the next
+  // tokens of several sequences (KvSequence). The outputs of all micro-batches are then joined along the tokens.
+  Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce,
+              KvCache* cache = nullptr);
 
   // Returns the gradients of the objective with respect to the fields that Program::input_gradients names, each [samples, ...] as
   // in this rank's part of the batch, which must have floating-point type. Runs the forwards and backwards of a training step and

@@ -18,6 +18,7 @@ class LayerContext : public Context, public ContextExtras {
   bool has_batch(const std::string& name) const override { return fields().contains(name); }
   int64_t first_sample() const override { return parts_.batches.first_sample(micro_batch); }
   const TokenPlaces& tokens() override;
+  KvCache* kv_cache() override { return parts_.state.kv_cache; }
   Philox rng(Purpose purpose) const override;
   Communicator& comm(const std::string& axis) override { return parts_.state.links->comm({axis}); }
   Communicator& control(const std::string& axis) override { return parts_.state.links->control({axis}); }

@@ -43,6 +43,7 @@ class ModelBuilder {
     info.layer = layer_index_.at(entry.layer.get());
     info.axes = entry.layer->axes();
     info.exchanges = !info.axes.empty() && dynamic_cast<const ExchangeLayer*>(entry.layer.get()) != nullptr;
+    info.tokens = entry.layer->token_scope();
     check_exchange(info, model);
     const Io io = entry.layer->io();
     for (const auto& input : io.inputs) info.inputs.push_back(resolve(input, info));
