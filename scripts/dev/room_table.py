@@ -13,6 +13,7 @@ ROOMS = {
         (".",),
         ("base",),
         ("process",),
+        ("text",),
         ("random", "comm", "model"),
         ("program",),
         ("play",),
@@ -87,7 +88,7 @@ ROOMS = {
         ("lua",),
     ),
     "modules/gemm": ((".",),),
-    "modules/infer": (("cache",), ("schedule", "sample")),
+    "modules/infer": (("cache",), ("schedule", "sample"), ("engine",), ("lua",)),
     "modules/offload": (
         ("files",),
         ("device",),

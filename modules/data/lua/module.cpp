@@ -193,10 +193,10 @@ ZT_LUA_MODULE(data) {
       .getter<&Stream::batch_size>("batch_size")
       .getter<&Stream::step>("step")
       .getter<[](const Stream& stream) { return load_tokenizer(stream.source().file().path()); }>("tokenizer");
-  module.type<Tokenizer>()
+  module.type<zt::Tokenizer>()
       .method<encode>("encode")
       .method<decode>("decode")
-      .method<&Tokenizer::model>("model")
-      .getter<&Tokenizer::vocab>("vocab")
-      .getter<[](const Tokenizer& tokenizer) { return std::string(tokenizer.kind()); }>("kind");
+      .method<&zt::Tokenizer::model>("model")
+      .getter<&zt::Tokenizer::vocab>("vocab")
+      .getter<[](const zt::Tokenizer& tokenizer) { return std::string(tokenizer.kind()); }>("kind");
 }

@@ -7,6 +7,8 @@ namespace zt::data {
 
 namespace {
 
+constexpr std::string_view kSpace = "\u2581";  // stands for a space in pieces
+
 // Returns the library's error text without its source location: "Internal: ./src/x.cc(66) [a == b] Text." -> "Text".
 std::string complaint_of(const sentencepiece::util::Status& status) {
   if (status.ok()) return "";
@@ -27,6 +29,18 @@ class SentencepieceModel : public PieceModel {
   }
   std::string decode(const std::vector<int>& ids, std::string& text) const override {
     return complaint_of(processor_.Decode(ids, &text));
+  }
+  std::string bytes_of(int id) const override {
+    if (processor_.IsControl(id) || processor_.IsUnknown(id) || processor_.IsUnused(id)) return "";
+    const std::string& piece = processor_.IdToPiece(id);
+    if (processor_.IsByte(id)) return {static_cast<char>(std::stoi(piece.substr(3, 2), nullptr, 16))};  // "<0x0A>"
+    std::string bytes;
+    for (size_t at = 0; at < piece.size();) {
+      const bool is_space = std::string_view(piece).substr(at).starts_with(kSpace);
+      bytes += is_space ? ' ' : piece[at];
+      at += is_space ? kSpace.size() : 1;
+    }
+    return bytes;
   }
 
  private:

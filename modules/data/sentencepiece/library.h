@@ -22,6 +22,8 @@ class PieceModel {
   virtual int pieces() const = 0;
   virtual std::string encode(std::string_view text, std::vector<int>& ids) const = 0;
   virtual std::string decode(const std::vector<int>& ids, std::string& text) const = 0;
+  // Returns the bytes that a piece adds to a text; empty for one that stands for no text.
+  virtual std::string bytes_of(int id) const = 0;
 };
 
 // The lines from which a model is learnt.

@@ -66,17 +66,21 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string decode(std::span<const int64_t> ids) const override {
     std::vector<int> narrow;
-    for (const int64_t id : ids) {
-      if (id < 0 || id >= vocab()) misuse("cannot decode the id {}: this tokenizer has the ids 0 to {}", id, vocab() - 1);
-      narrow.push_back(static_cast<int>(id));
-    }
+    for (const int64_t id : ids) narrow.push_back(checked(id));
     std::string text;
     const std::string complaint = model_->decode(narrow, text);
     if (!complaint.empty()) fault("cannot decode {} tokens: {}", ids.size(), complaint);
     return text;
   }
 
+  std::string bytes_of(int64_t id) const override { return model_->bytes_of(checked(id)); }
+
  private:
+  int checked(int64_t id) const {
+    if (id < 0 || id >= vocab()) misuse("cannot decode the id {}: this tokenizer has the ids 0 to {}", id, vocab() - 1);
+    return static_cast<int>(id);
+  }
+
   std::string serialized_;
   std::unique_ptr<PieceModel> model_;
 };

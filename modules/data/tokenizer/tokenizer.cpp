@@ -1,15 +1,12 @@
 #include "tokenizer.h"
 
+#include <array>
 #include <filesystem>
 
 #include "sentencepiece_tokenizer.h"
 #include "tokens/companion.h"
 #include "zt/base/error.h"
 #include "zt/io/input_file.h"
-
-namespace zt {
-ZT_DEFINE_OBJECT(data::Tokenizer, "Tokenizer")
-}
 
 namespace zt::data {
 
@@ -30,6 +27,7 @@ class ByteTokenizer : public Tokenizer {
     }
     return text;
   }
+  std::string bytes_of(int64_t id) const override { return decode(std::array{id}); }
   const std::string& model() const override { return kNoModel; }
 
  private:
@@ -48,8 +46,6 @@ std::shared_ptr<Tokenizer> load_model(const std::string& path, const std::string
 }
 
 }  // namespace
-
-Tokenizer::~Tokenizer() = default;
 
 std::shared_ptr<Tokenizer> byte_tokenizer() {
   return std::make_shared<ByteTokenizer>();

@@ -1,30 +1,12 @@
-// Converts between text and token ids.
+// The tokenizers of files and of bytes.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
-#include <vector>
 
-#include "zt/base/object.h"
+#include "zt/text/tokenizer.h"
 
 namespace zt::data {
-
-// Threads: any; several may encode at the same time.
-class Tokenizer {
- public:
-  virtual ~Tokenizer();
-  virtual const char* kind() const = 0;  // "bytes", "sentencepiece"
-  virtual int64_t vocab() const = 0;
-  // Appends the ids of `text` to `out`.
-  virtual void encode(std::string_view text, std::vector<int32_t>& out) const = 0;
-  // Returns the text of `ids`. Throws Misuse for an id outside 0 .. vocab-1.
-  virtual std::string decode(std::span<const int64_t> ids) const = 0;
-  // Returns the bytes of the model file that load_tokenizer reads; empty for a tokenizer without a model.
-  virtual const std::string& model() const = 0;
-};
 
 // Returns a tokenizer with one id per byte. It encodes and restores any bytes.
 std::shared_ptr<Tokenizer> byte_tokenizer();
@@ -34,7 +16,3 @@ std::shared_ptr<Tokenizer> byte_tokenizer();
 std::shared_ptr<Tokenizer> load_tokenizer(const std::string& path);
 
 }  // namespace zt::data
-
-namespace zt {
-ZT_OBJECT(data::Tokenizer)
-}

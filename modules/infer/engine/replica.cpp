@@ -1,0 +1,60 @@
+#include "engine/replica.h"
+
+#include <ATen/ops/full.h>
+
+#include <algorithm>
+#include <set>
+
+#include "zt/program/kind.h"
+
+namespace zt::infer {
+
+namespace {
+
+// Returns the control communicator over these axes; null for one rank.
+std::shared_ptr<Communicator> control_over(const std::shared_ptr<Mesh>& mesh, const std::vector<std::string>& axes) {
+  if (axes.empty()) return nullptr;
+  return (axes.size() == 1 ? mesh->axis(axes[0]) : mesh->join(axes))->control;
+}
+
+int64_t reduced(Communicator& over, int64_t number, ReduceOp op) {
+  const at::Tensor tensor = at::full({1}, number, at::kLong);
+  over.all_reduce(tensor, tensor, op).synchronize();
+  return tensor.item<int64_t>();
+}
+
+}  // namespace
+
+Replica::Replica(const Trainer& trainer) {
+  const Program& program = trainer.program();
+  if (!program.mesh()) return;
+  const RankPlace& place = trainer.state().links->place();
+  const RankProgram generate = program.build(Mode::generate, place.coord);
+  std::set<std::string> used;
+  for (const Action& action : generate.actions) {
+    for (const auto& axes : communicators_of(action, program.info())) used.insert(axes.begin(), axes.end());
+  }
+  std::vector<std::string> own, coupled;
+  for (const AxisSize& axis : place.coord.shape.axes()) {
+    if (axis.size == 1) continue;
+    const bool has_other_samples = std::ranges::find(place.sample_axes, axis.name) != place.sample_axes.end();
+    if (!has_other_samples) own.push_back(axis.name);
+    else if (used.contains(axis.name)) coupled.push_back(axis.name);
+  }
+  own_ = control_over(program.mesh(), own);
+  coupled_ = control_over(program.mesh(), coupled);
+}
+
+Value Replica::from_first(const Value& value) const {
+  return own_ ? own_->all_gather_values(is_first() ? value : Value(), "runs a step of an engine")[0] : value;
+}
+
+int64_t Replica::least(int64_t number) const {
+  return own_ ? reduced(*own_, number, ReduceOp::min) : number;
+}
+
+bool Replica::any(bool mine) const {
+  return coupled_ ? reduced(*coupled_, mine ? 1 : 0, ReduceOp::max) != 0 : mine;
+}
+
+}  // namespace zt::infer

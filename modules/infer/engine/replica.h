@@ -1,0 +1,32 @@
+// The ranks that compute the same requests together, and the others that each of their steps waits for.
+#pragma once
+
+#include <memory>
+
+#include "zt/comm/mesh.h"
+#include "zt/train/trainer.h"
+
+namespace zt::infer {
+
+// A replica is the ranks of the mesh that have the same samples. Replicas are coupled along axes over which the generate program
+// communicates, as to gather parameters or to reach experts: they run each step together, some of them with nothing to compute.
+// Threads: the rank's thread only.
+class Replica {
+ public:
+  // Collective over the mesh.
+  explicit Replica(const Trainer& trainer);
+
+  int ranks() const { return own_ ? own_->size() : 1; }
+  bool is_first() const { return !own_ || own_->rank() == 0; }
+  // Returns the value of the replica's first rank, on all of its ranks. Collective over the replica.
+  Value from_first(const Value& value) const;
+  // Returns the least of the numbers of the replica's ranks. Collective over the replica.
+  int64_t least(int64_t number) const;
+  // Returns whether any of the coupled replicas has something to do; `mine`: whether this one has. Collective over them.
+  bool any(bool mine) const;
+
+ private:
+  std::shared_ptr<Communicator> own_, coupled_;  // null: one rank
+};
+
+}  // namespace zt::infer

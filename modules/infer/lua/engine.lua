@@ -1,0 +1,120 @@
+--- infer.engine{trainer = t, ...}: answers many requests at once with a model.
+
+local check = require "zt.check"
+local class = require "zt.class"
+local fail = require "zt.fail"
+local infer = require "zt.infer"
+
+local SCHEMA = {
+  {"trainer", "Trainer", "holds the parameters; one without an optimizer holds nothing else", required = true},
+  {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
+  {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},
+  {"token_budget", "integer", "most tokens that a step computes", default = 512, at_least = 1},
+  {"max_sequences", "integer", "most answers that a step works on", default = 64, at_least = 1},
+  {"cache", "table", "the memory for keys and values: {memory =, block =, dtype =, prefix =}", default = {}},
+  {"numerics", "string", "invariant: an answer does not depend on what else is computed; or fast", default = "invariant",
+   one_of = {"invariant", "fast"}},
+  {"speculative", "table", "guesses tokens by what the text said before: {tokens =, match =}"},
+  {"stop_tokens", "list", "tokens of the model that end an answer", default = {}},
+}
+local GENERATE = {
+  {"on_text", "function", "function(piece), called with {request =, copy =, text =} for each piece of text"},
+}
+
+local Engine = class "InferenceEngine"
+
+-- Returns the tokens of a text. Fails without a tokenizer.
+local function encode(self, text, path)
+  if not self.tokenizer then
+    fail("%s.prompt is a text: give infer.engine a tokenizer, or a list of tokens", path)
+  end
+  return self.tokenizer:encode(text)
+end
+
+-- Returns the request as the engine in C++ takes it: with tokens, and logit_bias by the names of tokens.
+local function plain(self, request, path)
+  if type(request) ~= "table" then fail("%s must be a table, got %s", path, check.type_name(request)) end
+  local copy = {}
+  for key, value in pairs(request) do copy[key] = value end
+  if type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, path) end
+  if type(request.logit_bias) == "table" then
+    copy.logit_bias = {}
+    for token, bias in pairs(request.logit_bias) do copy.logit_bias[tostring(token)] = bias end
+  end
+  return copy
+end
+
+local function core_of(self)
+  return self.core or fail "this engine was released: make another one"
+end
+
+--- Adds a request. Returns its number. Collective over the ranks that compute it together, as are `abort` and `step`.
+function Engine:submit(request)
+  local core = core_of(self)
+  return core:submit(plain(self, request, "request"))
+end
+
+--- Ends all answers of a request before the next step. Returns whether it had any.
+function Engine:abort(number)
+  check.argument("engine:abort", "the first argument", "integer", number)
+  return core_of(self):abort(number)
+end
+
+--- Computes some tokens of the answers under way and draws the next ones. Returns {answers = those that are complete now,
+-- texts = {{request =, copy =, text =}, ...}}, or nil if there was nothing to do.
+function Engine:step() return core_of(self):step() end
+
+--- Answers a list of requests, or one. Returns their answers, those of the first request first, each with its `request`, the
+-- place in the list. Each replica passes its own requests; all ranks of a replica pass the same.
+function Engine:generate(requests, value)
+  local options = check.options("engine:generate", GENERATE, value)
+  if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
+  if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
+  local core, numbers, places, answers = core_of(self), {}, {}, {}
+  local done, reason = pcall(function()
+    local ready = {}
+    for place, request in ipairs(requests) do ready[place] = plain(self, request, "requests[" .. place .. "]") end
+    for place, request in ipairs(ready) do
+      numbers[place] = core:submit(request)
+      places[numbers[place]] = place
+    end
+    for step in function() return core:step() end do
+      for _, piece in ipairs(step.texts) do
+        piece.request = places[piece.request]
+        if options.on_text and piece.request then options.on_text(piece) end
+      end
+      for _, answer in ipairs(step.answers) do
+        answer.request = places[answer.request]
+        if answer.request then answers[#answers + 1] = answer end
+      end
+    end
+  end)
+  if not done then
+    for _, number in pairs(numbers) do core:abort(number) end
+    error(reason, 0)
+  end
+  table.sort(answers, function(a, b)
+    if a.request ~= b.request then return a.request < b.request end
+    return a.copy < b.copy
+  end)
+  return answers
+end
+
+--- Returns numbers about what the engine has done and holds.
+function Engine:stats() return core_of(self):stats() end
+
+--- Frees the memory for keys and values. The engine cannot be used any more.
+function Engine:release()
+  self.core = nil
+  collectgarbage()
+end
+
+local function engine(value)
+  local options = check.options("infer.engine", SCHEMA, value)
+  local self = setmetatable({tokenizer = options.tokenizer}, Engine)
+  self.core = infer.make(options)
+  self.max_context, self.vocabulary = self.core.max_context, self.core.vocabulary
+  return self
+end
+
+return engine

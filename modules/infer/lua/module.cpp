@@ -1,0 +1,105 @@
+// The binding of zt.infer. The Lua file engine.lua is what scripts use.
+#include "engine/engine.h"
+#include "zt/lua/state.h"
+
+namespace zt::infer {
+
+const Schema<CacheOptions>& schema_of(const CacheOptions&) {
+  static const auto kSchema =
+      Schema<CacheOptions>("infer.engine.cache")
+          .optional("memory", &CacheOptions::memory, "bytes for keys and values on each rank; at most 1: a share of what is free",
+                    above(0))
+          .optional("block", &CacheOptions::block, "tokens of a block", between(1, 1024))
+          .optional("dtype", &CacheOptions::dtype, "of keys and values: params, or int8 with a scale per token and head")
+          .optional("prefix", &CacheOptions::prefix, "sequences that begin alike share blocks");
+  return kSchema;
+}
+
+const Schema<SpeculativeOptions>& schema_of(const SpeculativeOptions&) {
+  static const auto kSchema =
+      Schema<SpeculativeOptions>("infer.engine.speculative")
+          .optional("tokens", &SpeculativeOptions::tokens, "most guesses that a step checks for an answer", between(1, 64))
+          .optional("match", &SpeculativeOptions::match, "last tokens that must have come before", between(1, 64));
+  return kSchema;
+}
+
+namespace {
+
+const auto kEngine =
+    Schema<EngineOptions>("infer.engine")
+        .required("trainer", &EngineOptions::trainer, "holds the parameters")
+        .optional("tokenizer", &EngineOptions::tokenizer, "converts between text and tokens")
+        .optional("max_context", &EngineOptions::max_context, "most tokens of a prompt and its answer; default: the model's seq",
+                  at_least(0))
+        .optional("token_budget", &EngineOptions::token_budget, "most tokens that a step computes", at_least(1))
+        .optional("max_sequences", &EngineOptions::max_sequences, "most answers that a step works on", between(1, 4096))
+        .optional("cache", &EngineOptions::cache, "the memory for keys and values")
+        .optional("numerics", &EngineOptions::numerics, "invariant: an answer does not depend on the others, or fast")
+        .optional("speculative", &EngineOptions::speculative, "guesses tokens by what the text said before")
+        .optional("stop_tokens", &EngineOptions::stop_tokens, "tokens of the model that end an answer");
+
+// infer.make{trainer = t, ...} -> Engine
+int make(lua_State* L) {
+  lua::push(L, std::make_shared<Engine>(kEngine.parse(lua::check_value(L, 1)), lua::world(L)));
+  return 1;
+}
+
+int submit(lua_State* L) {
+  lua::push(L, lua::check<Engine>(L, 1)->submit(lua::check_value(L, 2)));
+  return 1;
+}
+
+int abort_request(lua_State* L) {
+  lua::push(L, lua::check<Engine>(L, 1)->abort(lua::check_integer(L, 2)));
+  return 1;
+}
+
+// engine:step() -> {answers = {...}, texts = {{request =, copy =, text =}, ...}}, or nil if no rank had anything to do
+int step(lua_State* L) {
+  const EngineStep done = lua::check<Engine>(L, 1)->step();
+  if (!done.has_run) return 0;
+  Value::List answers, texts;
+  for (const Answer& answer : done.answers) answers.push_back(to_value(answer));
+  for (const TextPiece& piece : done.texts)
+    texts.push_back(Value::Table{{"request", piece.request}, {"copy", piece.copy}, {"text", piece.text}});
+  lua::push(L, Value(Value::Table{{"answers", std::move(answers)}, {"texts", std::move(texts)}}));
+  return 1;
+}
+
+int stats(lua_State* L) {
+  const EngineStats now = lua::check<Engine>(L, 1)->stats();
+  lua::push(L, Value(Value::Table{{"steps", now.steps},
+                                  {"prompt_tokens", now.prompt_tokens},
+                                  {"new_tokens", now.new_tokens},
+                                  {"cached_tokens", now.cached_tokens},
+                                  {"put_back", now.put_back},
+                                  {"guessed_tokens", now.guessed_tokens},
+                                  {"kept_guesses", now.kept_guesses},
+                                  {"waiting", now.waiting},
+                                  {"running", now.running},
+                                  {"blocks", now.blocks},
+                                  {"free_blocks", now.free_blocks},
+                                  {"block_bytes", now.block_bytes},
+                                  {"cache_bytes", now.cache_bytes},
+                                  {"seconds", now.seconds},
+                                  {"layer_seconds", now.layer_seconds}}));
+  return 1;
+}
+
+}  // namespace
+
+}  // namespace zt::infer
+
+ZT_LUA_MODULE(infer) {
+  using namespace zt::infer;  // NOLINT: only for the names registered here
+  module.from_lua("engine", "zt.infer.engine").function<make>("make");
+  module.type<Engine>()
+      .method<submit>("submit")
+      .method<abort_request>("abort")
+      .method<step>("step")
+      .method<&Engine::forget_keys>("forget_keys")
+      .method<stats>("stats")
+      .getter<&Engine::has_work>("has_work")
+      .getter<&Engine::vocabulary>("vocabulary")
+      .getter<[](const Engine& engine) { return engine.options().max_context; }>("max_context");
+}

@@ -1,0 +1,9 @@
+#include "zt/text/tokenizer.h"
+
+namespace zt {
+
+ZT_DEFINE_OBJECT(Tokenizer, "Tokenizer")
+
+Tokenizer::~Tokenizer() = default;
+
+}  // namespace zt
