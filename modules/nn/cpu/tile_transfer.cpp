@@ -10,21 +10,31 @@ namespace zt::nn::tile {
 
 namespace {
 
+// Converts kChunk numbers. They are all read before the first one is written, so the compiler need not ask whether they overlap.
+template <class A, class T>
+ZT_INLINE void load_chunk(A* to, const T* from, const A* scale, int64_t scale_step) {
+  A chunk[kChunk];
+  for (int j = 0; j < kChunk; ++j) chunk[j] = widen(from[j]) * scale[j * scale_step];
+  std::memcpy(to, chunk, sizeof(chunk));
+}
+
 template <class A, class T>
 ZT_INLINE void load_rows(A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale) {
   for (int64_t i = 0; i < rows; ++i, to += padded(columns), from += stride) {
-    for (int64_t d = 0; d < columns; ++d) to[d] = widen(from[d]) * scale;
-    for (int64_t d = columns; d < padded(columns); ++d) to[d] = 0;
+    int64_t d = 0;
+    for (; d + kChunk <= columns; d += kChunk) load_chunk(to + d, from + d, &scale, 0);
+    for (; d < columns; ++d) to[d] = widen(from[d]) * scale;
+    for (; d < padded(columns); ++d) to[d] = 0;
   }
 }
 
-// `kColumns`: their number if it is known, else 0.
-template <int kColumns, class A, class T>
-ZT_INLINE void load_all_columns(A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns,
-                                const A* scale) {
-  const int64_t count = kColumns > 0 ? kColumns : columns;
+template <class A, class T>
+ZT_INLINE void load_scaled_columns(A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns,
+                                   const A* scale, int64_t scale_step) {
   for (int64_t d = 0; d < rows; ++d, to += row, from += stride) {
-    for (int64_t j = 0; j < count; ++j) to[j] = scale ? widen(from[j]) * scale[j] : widen(from[j]);
+    int64_t j = 0;
+    for (; j + kChunk <= columns; j += kChunk) load_chunk(to + j, from + j, scale + j * scale_step, scale_step);
+    for (; j < columns; ++j) to[j] = widen(from[j]) * scale[j * scale_step];
   }
 }
 
@@ -77,9 +87,9 @@ template <class A, class T>
 void load_columns(Isa isa, A* to, int64_t row, const T* from, int64_t stride, int64_t rows, int64_t columns, const A* scale) {
   run(
       isa, [=](auto) __attribute__((always_inline)) {
-        if (columns == kChunk) load_all_columns<kChunk>(to, row, from, stride, rows, columns, scale);
-        else if (columns == kPanel) load_all_columns<kPanel>(to, row, from, stride, rows, columns, scale);
-        else load_all_columns<0>(to, row, from, stride, rows, columns, scale);
+        constexpr A kOne = 1;
+        if (scale) load_scaled_columns(to, row, from, stride, rows, columns, scale, 1);
+        else load_scaled_columns(to, row, from, stride, rows, columns, &kOne, 0);
       });
 }
 
