@@ -1,7 +1,5 @@
 #include "engine/kv_store.h"
 
-#include <ATen/ops/empty.h>
-
 #include "zt/base/tensor.h"
 
 namespace zt::infer {
@@ -24,7 +22,7 @@ KvStore::KvStore(const KvShapes& shapes, const CacheOptions& options, at::Scalar
     : block_(options.block) {
   const bool is_int8 = options.dtype == CacheDtype::int8;
   const auto made = [&](at::IntArrayRef sizes, at::ScalarType dtype) {
-    return at::empty(sizes, at::TensorOptions().dtype(dtype).device(device));
+    return large_zeros(sizes, at::TensorOptions().dtype(dtype).device(device));
   };
   const at::ScalarType dtype = is_int8 ? at::kChar : params;
   for (const auto& [position, shape] : shapes) {

@@ -45,6 +45,7 @@ class CacheBlocksView {
       const int64_t place = begin + token, slot = place % block_, in_panel = token % tile::kPanel;
       const int64_t length = std::min({block_ - slot, tile::kPanel - in_panel, count - token});
       const int64_t at = from.blocks[static_cast<size_t>(place / block_)] * heads_ + head;
+      prefetch(from, head, place / block_ + kAhead);
       A* panel = keys + (token - in_panel) * dim_ + in_panel;
       read_keys(isa, panel, at, slot, length);
       read_values(isa, values + token * tile::padded(dim_), at, slot, length);
@@ -58,6 +59,20 @@ class CacheBlocksView {
   }
 
  private:
+  static constexpr int64_t kAhead = 1;  // blocks between the one that is read and the one that is fetched from memory
+
+  // Blocks lie anywhere, so the processor does not fetch the next one by itself.
+  void prefetch(const KvSequence& from, int64_t head, int64_t index) const {
+    if (index >= std::ssize(from.blocks)) return;
+    const int64_t first = (from.blocks[static_cast<size_t>(index)] * heads_ + head) * block_ * dim_;
+    for (int64_t i = 0; i < block_ * dim_; i += kLine) {
+      __builtin_prefetch(keys_ + first + i);
+      __builtin_prefetch(values_ + first + i);
+    }
+  }
+
+  static constexpr int64_t kLine = 64 / sizeof(T);
+
   // Rounds to nearest even. In int8 the largest number becomes 127 times the scale, or a little less where the scale is rounded.
   template <class Q>
   void write_row(T* to, int64_t stride, const Q* from, c10::Half* scale) const {
