@@ -91,34 +91,34 @@ struct Avx2Dots {
   }
 };
 
-using Lanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+using SumLanes [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
 // Adds the lanes of each of 16 vectors, in the order of `finish`: lane e of the result is the sum of vector e. Each addition
 // halves the lanes of two vectors, so there are 15 of them. (GCC 12 warns of its own header where intrinsics would shuffle.)
-ZT_TARGET_AVX512 inline Lanes sums_of(const Lanes (&of)[kLanes]) {
+ZT_TARGET_AVX512 inline SumLanes sums_of(const SumLanes (&of)[kLanes]) {
   constexpr int kFrom[kLanes] = {0, 2, 1, 3, 8, 10, 9, 11, 4, 6, 5, 7, 12, 14, 13, 15};  // where the steps leave lane e
-  Lanes v[kLanes];
+  SumLanes v[kLanes];
 #pragma GCC unroll 16
   for (int e = 0; e < kLanes; ++e) v[kFrom[e]] = of[e];
 #pragma GCC unroll 8
   for (int e = 0; e < 8; ++e) {
-    const Lanes a = v[e], b = v[e + 8];
+    const SumLanes a = v[e], b = v[e + 8];
     v[e] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
            __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
   }
 #pragma GCC unroll 4
   for (int e = 0; e < 4; ++e) {
-    const Lanes a = v[e], b = v[e + 4];
+    const SumLanes a = v[e], b = v[e + 4];
     v[e] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
            __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
   }
 #pragma GCC unroll 2
   for (int e = 0; e < 2; ++e) {
-    const Lanes a = v[e], b = v[e + 2];
+    const SumLanes a = v[e], b = v[e + 2];
     v[e] = __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
            __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
   }
-  const Lanes a = v[0], b = v[1];
+  const SumLanes a = v[0], b = v[1];
   return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
          __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
 }
@@ -128,11 +128,11 @@ template <class T, int kRows, int kColumns>
 ZT_TARGET_AVX512 inline void finish_tile512(const DotTask<T>& task, int64_t row, int64_t column,
                                             const __m512 (&sums)[kRows][kColumns]) {
   static_assert(kRows * kColumns <= kLanes);
-  Lanes all[kLanes];
+  SumLanes all[kLanes];
 #pragma GCC unroll 16
-  for (int e = 0; e < kLanes; ++e) all[e] = e < kRows * kColumns ? (Lanes)sums[e / kColumns][e % kColumns] : Lanes{};
+  for (int e = 0; e < kLanes; ++e) all[e] = e < kRows * kColumns ? (SumLanes)sums[e / kColumns][e % kColumns] : SumLanes{};
   alignas(64) float complete[kLanes];
-  *reinterpret_cast<Lanes*>(complete) = sums_of(all);
+  *reinterpret_cast<SumLanes*>(complete) = sums_of(all);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     for (int j = 0; j < kColumns; ++j) write(task, row + r, column + j, complete[r * kColumns + j]);

@@ -7,40 +7,13 @@
 #include <vector>
 
 #include "engine/draw.h"
-#include "engine/kv_store.h"
+#include "engine/engine_options.h"
 #include "engine/replica.h"
+#include "engine/step_plan.h"
 #include "zt/base/object.h"
 #include "zt/process/world.h"
-#include "zt/text/tokenizer.h"
-#include "zt/train/trainer.h"
 
 namespace zt::infer {
-
-enum class Numerics : uint8_t {
-  invariant,  // the bits of an answer do not depend on what else is computed
-  fast,       // matrices are multiplied as in training
-};
-constexpr auto words_of(Numerics) {
-  return std::array{"invariant", "fast"};
-}
-
-// Guesses of the next tokens, by what the text so far said before.
-struct SpeculativeOptions {
-  int64_t tokens = 4;  // most guesses that a step checks
-  int64_t match = 3;   // last tokens that must have come before
-};
-
-struct EngineOptions {
-  std::shared_ptr<Trainer> trainer;
-  int64_t max_context = 0;     // tokens of prompt and answer; 0: as many as the model was trained with
-  int64_t token_budget = 512;  // tokens that a step computes
-  int64_t max_sequences = 64;  // answers that a step works on
-  CacheOptions cache;
-  Numerics numerics = Numerics::invariant;
-  std::optional<SpeculativeOptions> speculative = {};
-  std::vector<int32_t> stop_tokens = {};      // of the model: they end an answer
-  std::shared_ptr<Tokenizer> tokenizer = {};  // null: answers have no text
-};
 
 // What a step did.
 struct EngineStep {
@@ -54,10 +27,10 @@ struct EngineStats {
   int64_t cached_tokens = 0;                             // of prompts, whose keys and values were there
   int64_t put_back = 0;                                  // answers that gave their blocks to older ones, and were computed again
   int64_t guessed_tokens = 0, kept_guesses = 0;
-  int64_t waiting = 0, running = 0;  // answers now
-  int64_t blocks = 0, free_blocks = 0, block_bytes = 0,
-          cache_bytes = 0;                // of this rank; blocks that only the prefix cache holds are free
-  double seconds = 0, layer_seconds = 0;  // in steps; of these in Trainer::infer
+  int64_t waiting = 0, running = 0;                        // answers now
+  int64_t blocks = 0, free_blocks = 0, prefix_blocks = 0;  // of the cache; those that nobody holds, and those of the prefix cache
+  int64_t cache_bytes = 0;                                 // of this rank
+  double seconds = 0, layer_seconds = 0;                   // in steps; of these in Trainer::infer
 };
 
 // Requires a causal model whose layers treat tokens apart (TokenScope), with the output `logits`. The trainer's parameters are
@@ -94,23 +67,9 @@ class Engine {
     Value request = {};  // nil: an end
     int64_t number = 0;
   };
-  struct PlannedStep {
-    std::vector<AnswerPart> parts;  // by micro-batch, in its order
-    std::vector<Batch> micro_batches;
-    std::vector<std::vector<KvSequence>> sequences;
-  };
-
-  void check_model() const;
-  void check_longest() const;
-  void check_tokenizer();
-  void check_fits(const Request& request) const;
-  void reserve_cache(const World& world);
-  KvShapes kv_shapes() const;
-  int64_t weights_version() const { return weights_ + options_.trainer->global_step(); }
   void take_commands(EngineStep& done);
   void drop_old_keys();
   std::vector<AnswerPart> schedule_parts();
-  PlannedStep plan_step(std::vector<AnswerPart> parts) const;
   std::vector<DrawnTokens> run(const PlannedStep& planned);
   void finish(const PlannedStep& planned, const std::vector<DrawnTokens>& drawn, EngineStep& done);
   void remove_done(EngineStep& done);
@@ -118,13 +77,14 @@ class Engine {
   EngineOptions options_;
   Replica replica_;
   StepLimits limits_;
-  int64_t vocabulary_ = 0;
-  BytesOf bytes_of_;  // null without a tokenizer
+  int64_t vocabulary_;
+  TokenBytes bytes_of_;  // null without a tokenizer
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<CacheBooks> books_;
   std::vector<std::unique_ptr<LiveAnswer>> live_;  // in the order of arrival
   std::deque<Command> commands_;                   // of the first rank, until the next step
-  int64_t next_number_ = 1, weights_ = 0, version_ = -1;
+  int64_t next_number_ = 1;
+  int64_t weights_ = 0, trainer_step_ = -1;  // the version of the parameters, and the trainer's step when it was last seen
   EngineStats stats_;
 };
 

@@ -19,7 +19,7 @@ int64_t block_bytes(const KvShapes& shapes, const CacheOptions& options, at::Sca
 }
 
 KvStore::KvStore(const KvShapes& shapes, const CacheOptions& options, at::ScalarType params, int32_t blocks, at::Device device)
-    : block_(options.block) {
+    : blocks_(blocks), block_(options.block) {
   const bool is_int8 = options.dtype == CacheDtype::int8;
   const auto made = [&](at::IntArrayRef sizes, at::ScalarType dtype) {
     return large_zeros(sizes, at::TensorOptions().dtype(dtype).device(device));

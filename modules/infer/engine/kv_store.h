@@ -43,9 +43,11 @@ class KvStore final : public KvCache {
     return sequences_.at(static_cast<size_t>(micro_batch));
   }
   const KvLayer& layer(int position) const override;
+  int32_t blocks() const { return blocks_; }
   int64_t bytes() const;
 
  private:
+  int32_t blocks_;
   int64_t block_;
   std::map<int, KvLayer> layers_;
   std::vector<std::vector<KvSequence>> sequences_;

@@ -5,7 +5,7 @@
 namespace zt::infer {
 
 LiveAnswer::LiveAnswer(int64_t number, int64_t copy, std::shared_ptr<const Request> request,
-                       const std::vector<int32_t>& stop_tokens, const BytesOf* bytes_of)
+                       const std::vector<int32_t>& stop_tokens, const TokenBytes* bytes_of)
     : request_(std::move(request)), bytes_of_(bytes_of), stops_(request_->stop) {
   if (request_->stop_tokens) stop_tokens_ = *request_->stop_tokens;
   else if (!request_->ignore_eos) stop_tokens_ = stop_tokens;

@@ -15,7 +15,7 @@
 
 namespace zt::infer {
 
-using BytesOf = std::function<std::string(int32_t)>;  // what a token adds to a text
+using TokenBytes = std::function<std::string(int32_t)>;  // what a token adds to a text
 
 // What a step has drawn for one answer. `error`: why there is nothing; then the answer ends.
 struct DrawnTokens {
@@ -38,7 +38,7 @@ class LiveAnswer {
 
   // `stop_tokens`: those of the model. `bytes_of`: null without a tokenizer; outlives the answer.
   LiveAnswer(int64_t number, int64_t copy, std::shared_ptr<const Request> request, const std::vector<int32_t>& stop_tokens,
-             const BytesOf* bytes_of);
+             const TokenBytes* bytes_of);
 
   TokenSequence sequence;  // its tokens are those of the prompt and of the answer
 
@@ -78,7 +78,7 @@ class LiveAnswer {
 
   std::shared_ptr<const Request> request_;
   std::vector<int32_t> stop_tokens_;
-  const BytesOf* bytes_of_;
+  const TokenBytes* bytes_of_;
   TokenCounts counts_;
   StopTexts stops_;
   CharacterStream characters_;

@@ -54,38 +54,40 @@ struct RequestTable : Request {
   std::optional<std::vector<int64_t>> stop_numbers = {};
 };
 
+// "nan" whatever its sign.
+std::string number_text(double number) {
+  return std::isnan(number) ? "nan" : fmt::format("{}", number);
+}
 std::string finite(const double& number) {
-  return std::isfinite(number) ? "" : fmt::format("must be finite, got {}", number);
+  return std::isfinite(number) ? "" : fmt::format("must be finite, got {}", number_text(number));
+}
+std::string at_least_zero(const double& number) {
+  return std::isfinite(number) && number >= 0 ? "" : fmt::format("must be finite and at least 0, got {}", number_text(number));
+}
+std::string above_zero(const double& number) {
+  return std::isfinite(number) && number > 0 ? "" : fmt::format("must be finite and above 0, got {}", number_text(number));
+}
+std::string share(const double& number) {
+  return number > 0 && number <= 1 ? "" : fmt::format("must be above 0 and at most 1, got {}", number_text(number));
 }
 std::string no_empty_text(const std::vector<std::string>& texts) {
   return std::ranges::find(texts, "") == texts.end() ? "" : "has an empty text, which would end each answer at once";
 }
 
 Schema<RequestTable> request_schema(const std::string& path) {
-  const auto not_below = [](double low) {
-    return [low](const double& v) {
-      return std::isfinite(v) && v >= low ? std::string() : fmt::format("must be finite and at least {}, got {}", low, v);
-    };
-  };
   return Schema<RequestTable>(path)
       .required("prompt", &RequestTable::prompt_value, "a list of tokens, or an int64 tensor [n] or [1, n]")
       .optional("max_tokens", &RequestTable::max_tokens, "the most tokens of the answer", at_least(1))
       .optional("min_tokens", &RequestTable::min_tokens, "the answer does not end before it has so many tokens", at_least(0))
       .optional("n", &RequestTable::n, "answers, each with tokens of its own", at_least(1))
-      .optional("temperature", &RequestTable::temperature, "divides the logits; 0: always the likeliest token", not_below(0))
+      .optional("temperature", &RequestTable::temperature, "divides the logits; 0: always the likeliest token", at_least_zero)
       .optional("top_k", &RequestTable::top_k, "draws from so many likeliest tokens; 0: all", at_least(0))
       .optional("top_p", &RequestTable::top_p,
-                "draws from the likeliest tokens with at least this share of the probability; 1: all",
-                [](const double& p) {
-                  return p > 0 && p <= 1 ? std::string() : fmt::format("must be above 0 and at most 1, got {}", p);
-                })
+                "draws from the likeliest tokens with at least this share of the probability; 1: all", share)
       .optional("min_p", &RequestTable::min_p, "draws from tokens with at least this share of the likeliest one's probability",
                 between(0, 1))
       .optional("repetition_penalty", &RequestTable::repetition_penalty,
-                "divides logits above 0 of tokens that prompt or answer have, multiplies others",
-                [](const double& p) {
-                  return std::isfinite(p) && p > 0 ? std::string() : fmt::format("must be finite and above 0, got {}", p);
-                })
+                "divides logits above 0 of tokens that prompt or answer have, multiplies others", above_zero)
       .optional("presence_penalty", &RequestTable::presence_penalty,
                 "is subtracted from the logits of tokens that the answer has", finite)
       .optional("frequency_penalty", &RequestTable::frequency_penalty,

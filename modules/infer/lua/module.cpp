@@ -79,7 +79,7 @@ int stats(lua_State* L) {
                                   {"running", now.running},
                                   {"blocks", now.blocks},
                                   {"free_blocks", now.free_blocks},
-                                  {"block_bytes", now.block_bytes},
+                                  {"prefix_blocks", now.prefix_blocks},
                                   {"cache_bytes", now.cache_bytes},
                                   {"seconds", now.seconds},
                                   {"layer_seconds", now.layer_seconds}}));

@@ -77,7 +77,7 @@ Outputs share_outputs(Outputs mine, Communicator& comm, Communicator& control, a
 }
 
 // Returns what a script's function makes of outputs: a plain value, as other ranks could not get a tensor or a function.
-Value reduced(const Outputs& outputs, const std::function<Value(const Outputs&)>& reduce, Health& health) {
+Value reduced(const Outputs& outputs, const ReduceOutputs& reduce, Health& health) {
   const Health::Busy busy(health);
   Value value = reduce(outputs);
   value.to_json();
@@ -175,7 +175,7 @@ Outputs Runner::infer(const StepBatch& batch) {
                                        runs_.parts().layers.options().device());
 }
 
-Value Runner::infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce, KvCache* cache) {
+Value Runner::infer(const StepBatch& batch, const ReduceOutputs& reduce, KvCache* cache) {
   const Outputs outputs = own_outputs(batch, cache);
   const RankProgram& program = plan_->rank_program(Mode::generate);
   const bool is_split = !program.split_axes.empty();

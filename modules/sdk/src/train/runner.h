@@ -29,7 +29,7 @@ class Runner {
   StepResult step(const StepBatch& batch, const Call& run, const Call& join = {});
   StepResult evaluate(const StepBatch& batch);
   Outputs infer(const StepBatch& batch);
-  Value infer(const StepBatch& batch, const std::function<Value(const Outputs&)>& reduce, KvCache* cache);
+  Value infer(const StepBatch& batch, const ReduceOutputs& reduce, KvCache* cache);
   // As Trainer's.
   std::map<std::string, at::Tensor> input_gradients(const StepBatch& batch);
   // Counts the training step that has run, or reports what was not finite.

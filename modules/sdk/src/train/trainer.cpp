@@ -118,8 +118,7 @@ std::map<std::string, at::Tensor> Trainer::infer(const StepBatch& batch) {
   return running().runner.infer(batch);
 }
 
-Value Trainer::infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce,
-                     KvCache* cache) {
+Value Trainer::infer(const StepBatch& batch, const ReduceOutputs& reduce, KvCache* cache) {
   running().require_ready("trainer:infer", *plan_, Mode::generate);
   return running().runner.infer(batch, reduce, cache);
 }

@@ -1,6 +1,7 @@
 // Holds a model's buffers and runs its programs: training steps, evaluation, inference.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,6 +54,9 @@ struct MemoryLine {
   int64_t measured = -1;
 };
 
+// Makes a plain value of the named outputs of an inference.
+using ReduceOutputs = std::function<Value(const std::map<std::string, at::Tensor>&)>;
+
 class Plan;
 class Report;
 class StepControl;
@@ -83,11 +87,9 @@ class Trainer : public Stateful {
   // Runs the forwards in generate mode and returns the named outputs of the last position, [samples, ...], on every rank: for
   // this rank's part of the batch, joined over micro-batches.
   std::map<std::string, at::Tensor> infer(const StepBatch& batch);
-  // As above, and returns a plain value, made of the outputs by `reduce`, on every rank. `reduce` is called where the last
-  // position runs, so less is sent in a pipeline. With `cache`, which is that of this rank, a micro-batch is one sample: the next
-  // tokens of several sequences (KvSequence). The outputs of all micro-batches are then joined along the tokens.
-  Value infer(const StepBatch& batch, const std::function<Value(const std::map<std::string, at::Tensor>&)>& reduce,
-              KvCache* cache = nullptr);
+  // As above, and returns on every rank what `reduce` makes of the outputs where the last position runs: a pipeline sends less.
+  // With this rank's `cache` a micro-batch is one sample, the next tokens of some sequences, and outputs are joined along tokens.
+  Value infer(const StepBatch& batch, const ReduceOutputs& reduce, KvCache* cache = nullptr);
 
   // Returns the gradients of the objective with respect to the fields that Program::input_gradients names, each [samples, ...] as
   // in this rank's part of the batch, which must have floating-point type. Runs the forwards and backwards of a training step and

@@ -1,0 +1,146 @@
+#include "engine/setup.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "schedule/schedule.h"
+#include "zt/base/error.h"
+#include "zt/base/machine.h"
+#include "zt/base/tensor.h"
+#include "zt/gemm/gemm.h"
+#include "zt/model/layer_extras.h"
+
+namespace zt::infer {
+
+namespace {
+
+constexpr const char* kVocabulary = "vocab";
+constexpr int64_t kMostUnused = 1024;  // tokens of a model that its tokenizer does not have
+
+// Returns the option `seq` of the function that made the model; 0 if it has none.
+int64_t trained_context(const Model& model) {
+  const auto* options = model.options().get_if<Value::Table>();
+  if (!options || !options->contains("seq")) return 0;
+  const auto* seq = options->at("seq").get_if<int64_t>();
+  return seq ? *seq : 0;
+}
+
+void check_layers(const Program& program) {
+  for (const NamedLayer& named : program.model()->positions()) {
+    if (named.layer->token_scope() != TokenScope::all) continue;
+    misuse(
+        "infer.engine: layer '{}' ({}) may read several tokens at once, so keys and values cannot be kept: if it treats each token "
+        "by itself give nn.layer{{tokens = \"separate\"}}, else use zt.generate",
+        named.name, named.layer->kind());
+  }
+  const PositionInfo& last = program.info().positions.back();
+  if (std::ranges::find(last.outputs, "logits", &Output::name) == last.outputs.end())
+    misuse(
+        "infer.engine: the model's last layer '{}' has no output 'logits': nn.lm_loss has one, and a layer in Lua names it by io = "
+        "{{outputs = {{\"logits\"}}}}",
+        last.name);
+}
+
+void check_numerics(const EngineOptions& options) {
+  if (options.numerics == Numerics::fast) return;
+  const at::Device device = options.trainer->state().links->device();
+  if (!device.is_cpu())
+    misuse(
+        "infer.engine: on {} the sums of matrix products depend on the number of rows, so an answer depends on the others: give "
+        "numerics = \"fast\"",
+        device.str());
+  if (!has_gemm(kInvariantGemm))
+    misuse("infer.engine: numerics = \"invariant\" needs the GEMMs of the module gemm: require \"zt.gemm\", or give \"fast\"");
+}
+
+// A model may have some more tokens than the tokenizer, so that their number is a multiple of something.
+void check_tokenizer(const Tokenizer& tokenizer, int64_t vocabulary) {
+  const int64_t ids = tokenizer.vocab();
+  if (vocabulary > 0 && (ids > vocabulary || ids + kMostUnused <= vocabulary))
+    misuse("infer.engine: the tokenizer has {} ids and the model's vocabulary {}: they do not belong together", ids, vocabulary);
+}
+
+// Throws Misuse, with `where`, if a layer cannot take a sequence of these tokens.
+void check_tokens(const Model& model, const std::string& where, const at::Tensor& tokens) {
+  const at::Tensor positions = at::arange(tokens.size(1), at::kLong).view({1, -1});
+  const auto field = [&](const std::string& name) {
+    return name == "tokens" ? tokens : name == "positions" ? positions : at::Tensor();
+  };
+  for (const NamedLayer& named : model.positions())
+    with_context([&] { return fmt::format("{}: layer '{}'", where, named.name); },
+                 [&] { extras_of(*named.layer).check_batch(field, Mode::generate); });
+}
+
+KvShapes kv_shapes(const Trainer& trainer) {
+  const Program& program = trainer.program();
+  const Coord coord = trainer.state().links->place().coord;
+  const std::vector<bool> runs = positions_run(program.build(Mode::generate, coord), program.info());
+  KvShapes shapes;
+  for (size_t position = 0; position < runs.size(); ++position) {
+    const auto shape = program.model()->positions()[position].layer->kv_shape(coord);
+    if (runs[position] && shape) shapes[static_cast<int>(position)] = *shape;
+  }
+  return shapes;
+}
+
+}  // namespace
+
+int64_t vocabulary_of(const ModelInfo& model) {
+  for (const ParamInfo& param : model.params) {
+    if (!param.dims.empty() && param.dims[0] == kVocabulary) return param.shape[0];
+  }
+  return 0;
+}
+
+EngineOptions checked_options(EngineOptions options) {
+  const Program& program = options.trainer->program();
+  if (options.max_context == 0) options.max_context = trained_context(*program.model());
+  if (options.max_context == 0)
+    misuse(
+        "infer.engine needs max_context, the most tokens of a prompt and its answer: the model does not say how many it takes");
+  if (options.token_budget < options.max_sequences)
+    misuse("infer.engine: token_budget = {} is below max_sequences = {}: each running sequence needs one token per step",
+           options.token_budget, options.max_sequences);
+  check_layers(program);
+  check_numerics(options);
+  check_tokens(*program.model(), fmt::format("infer.engine: max_context = {}", options.max_context),
+               at::zeros({1, options.max_context}, at::kLong));
+  if (options.tokenizer) check_tokenizer(*options.tokenizer, vocabulary_of(program.info()));
+  return options;
+}
+
+std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world) {
+  const CacheOptions& cache = options.cache;
+  const Trainer& trainer = *options.trainer;
+  const at::ScalarType params = trainer.program().precision().params;
+  const KvShapes shapes = kv_shapes(trainer);
+  const int64_t bytes = block_bytes(shapes, cache, params), of_one = blocks_of(options.max_context, cache.block);
+  const int64_t free = std::max<int64_t>(machine_memory().free, 0) / std::max(world.ranks_per_node, 1);
+  const auto memory = static_cast<int64_t>(cache.memory <= 1 ? cache.memory * static_cast<double>(free) : cache.memory);
+  const int64_t most = of_one * options.max_sequences;
+  const int64_t blocks = replica.least(bytes == 0 ? most : std::min(most, memory / bytes));
+  if (cache.memory > 1 && free > 0 && blocks * bytes > free)
+    misuse(
+        "infer.engine: the cache of {} does not fit, {} are free for this rank: lower cache.memory, or give cache.dtype = \"int8\"",
+        human_bytes(blocks * bytes), human_bytes(free));
+  if (blocks < of_one)
+    misuse(
+        "infer.engine: a sequence of max_context = {} tokens needs a cache of {}, and cache.memory = {} gives {}: raise "
+        "cache.memory, lower max_context, or give cache.dtype = \"int8\"",
+        options.max_context, human_bytes(of_one * bytes), cache.memory, human_bytes(memory));
+  return std::make_unique<KvStore>(shapes, cache, params, static_cast<int32_t>(blocks), trainer.state().links->device());
+}
+
+void check_fits(const Request& request, const EngineOptions& options) {
+  const int64_t prompt = std::ssize(request.prompt);
+  if (prompt + request.max_tokens > options.max_context)
+    misuse("{}: {} tokens of prompt and max_tokens = {} exceed max_context = {}: shorten the prompt or lower max_tokens",
+           request.path, prompt, request.max_tokens, options.max_context);
+  const std::vector<int64_t> tokens(request.prompt.begin(), request.prompt.end());
+  check_tokens(*options.trainer->program().model(), request.path + ".prompt", at::tensor(tokens, at::kLong).view({1, -1}));
+}
+
+}  // namespace zt::infer

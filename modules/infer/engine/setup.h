@@ -1,0 +1,28 @@
+// What an engine checks and sizes before its first step.
+#pragma once
+
+#include <memory>
+
+#include "engine/engine_options.h"
+#include "engine/replica.h"
+#include "engine/request.h"
+#include "zt/process/world.h"
+
+namespace zt::infer {
+
+inline constexpr const char* kInvariantGemm = "dots";  // the provider of GEMMs whose rows do not depend on each other
+
+// Returns the options with `max_context`. Throws Misuse, naming the layer or the option, if the model cannot keep keys and values
+// or if an option does not fit it.
+EngineOptions checked_options(EngineOptions options);
+// Returns the rows of the parameter that has one for each token; 0 if there is none.
+int64_t vocabulary_of(const ModelInfo& model);
+
+// Makes the memory for keys and values: as many blocks as all sequences at their longest need, or as the option `memory` allows.
+// The ranks of a replica get equally many. Throws Misuse if it does not fit, or if one sequence does not fit in it.
+std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world);
+
+// Throws Misuse if the model can never answer the request.
+void check_fits(const Request& request, const EngineOptions& options);
+
+}  // namespace zt::infer

@@ -1,0 +1,126 @@
+-- Tests zt.infer with models that are cut over ranks. Also runs on two and four ranks.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+require "zt.gemm"
+local comm, infer, moe, nn = require "zt.comm", require "zt.infer", require "zt.moe", require "zt.nn"
+local pipe, zero = require "zt.pipe", require "zt.zero"
+local cases = require "infer.engine_cases"
+
+local rank, ranks = zt.world.rank, zt.world.size
+local requests = cases.requests(7)
+
+local function with(base, more)
+  local all = {}
+  for _, from in ipairs{base, more} do
+    for key, value in pairs(from) do all[key] = value end
+  end
+  return all
+end
+
+local function engine_of(program, more)
+  return infer.engine(with({trainer = zt.trainer(program, {separate = true})}, more or {}))
+end
+
+-- Returns what the requests get on one rank.
+local function on_one_rank(model, precision) return engine_of(zt.program(model, {precision = precision})):generate(requests) end
+
+local function assert_same(got, expected)
+  lu.assertEquals(cases.texts(got), cases.texts(expected))
+end
+
+local TestParallel = {}
+
+-- A sum over ranks is rounded otherwise, so texts are compared in fp64, where no draw is that close.
+function TestParallel:test_tensor_parallel()
+  for _, kind in ipairs{"gpt2", "llama", "qwen3"} do
+    local mesh = comm.mesh{dp = 1, tp = -1}
+    local model = nn.gpt(with(cases.options(kind), {tensor = mesh.tp}))
+    local program = zt.program(model, {precision = "fp64"}):apply(zero.shard{axis = mesh.dp, stage = 0})
+    local expected = on_one_rank(nn.gpt(cases.options(kind)), "fp64")
+    for place, answer in ipairs(engine_of(program):generate(requests)) do
+      lu.assertEquals(answer.tokens, expected[place].tokens)
+      for i, of in ipairs(answer.logprobs) do lu.assertAlmostEquals(of.logprob, expected[place].logprobs[i].logprob, 1e-11) end
+    end
+  end
+end
+
+-- In fp32 and bf16, each rank by itself has the bits of whatever else runs.
+function TestParallel:test_tensor_parallel_is_invariant()
+  local mesh = comm.mesh{dp = 1, tp = -1}
+  local model = nn.gpt(with(cases.options "llama", {tensor = mesh.tp}))
+  local program = zt.program(model, {precision = "bf16"}):apply(zero.shard{axis = mesh.dp, stage = 0})
+  local expected = engine_of(program, {max_sequences = 1, cache = {prefix = false}}):generate(requests)
+  assert_same(engine_of(program, {token_budget = 64, cache = {block = 8}, speculative = {match = 1}}):generate(requests), expected)
+end
+
+function TestParallel:test_pipelines_have_the_bits_of_one_rank()
+  for _, micro_batches in ipairs{1, 3} do
+    local mesh = comm.mesh{pp = -1}
+    local options = with(cases.options "llama", {layers = 4})
+    local program = zt.program(nn.gpt(options), {micro_batches = 4, eval_micro_batches = micro_batches})
+      :apply(pipe.split{axis = mesh.pp})
+    local engine = engine_of(program, {speculative = {tokens = 2, match = 1}})
+    assert_same(engine:generate(requests), on_one_rank(nn.gpt(options)))
+  end
+end
+
+-- Each replica has its own requests, and some are done before the others.
+local function assert_replicas(program, model)
+  local own = {}
+  for place = 1 + rank, #requests, ranks do own[#own + 1] = requests[place] end
+  if rank == 1 then own = {} end
+  local expected = engine_of(zt.program(model)):generate(own)
+  assert_same(engine_of(program):generate(own), expected)
+end
+
+function TestParallel:test_replicas_gather_sharded_parameters_together()
+  local mesh = comm.mesh{dp = -1}
+  for _, stage in ipairs{0, 3} do
+    local program = zt.program(nn.gpt(cases.options "llama")):apply(zero.shard{axis = mesh.dp, stage = stage})
+    assert_replicas(program, nn.gpt(cases.options "llama"))
+  end
+end
+
+local function mixture(axis)
+  local experts = {experts = 4, top_k = 2, ffn = 40, axis = axis, shared = {ffn = 24, gate = true}}
+  return moe.gpt(with(cases.options "llama", {moe = experts}))
+end
+
+function TestParallel:test_replicas_reach_the_experts_of_others_together()
+  local mesh = comm.mesh{dp = -1}
+  assert_replicas(zt.program(mixture(mesh.dp)):apply(zero.shard{axis = mesh.dp, stage = 0}), mixture())
+end
+
+-- Experts with a capacity drop tokens: which ones depends on the others.
+function TestParallel:test_experts_with_a_capacity_are_refused()
+  local model = moe.gpt(with(cases.options "llama", {moe = {experts = 4, ffn = 40, router = {capacity = {}}}}))
+  lu.assertErrorMsgContains("may read several tokens at once", engine_of, zt.program(model))
+end
+
+function TestParallel:test_several_axes()
+  if ranks < 4 then return end
+  local mesh = comm.mesh{dp = -1, pp = 2, tp = 2}
+  local options = with(cases.options "llama", {layers = 4, tensor = mesh.tp})
+  local program = zt.program(nn.gpt(options), {micro_batches = 2, precision = "fp64"})
+    :apply(pipe.split{axis = mesh.pp}):apply(zero.shard{axis = mesh.dp, stage = 0})
+  options.tensor = nil
+  local expected = on_one_rank(nn.gpt(options), "fp64")
+  for place, answer in ipairs(engine_of(program):generate(requests)) do
+    lu.assertEquals(answer.tokens, expected[place].tokens)
+  end
+end
+
+-- The first rank's requests are those that count, so all ranks stop at once.
+function TestParallel:test_an_abort_reaches_all_ranks()
+  local mesh = comm.mesh{pp = -1}
+  local options = with(cases.options "llama", {layers = 4})
+  local engine = engine_of(zt.program(nn.gpt(options), {micro_batches = 4}):apply(pipe.split{axis = mesh.pp}))
+  local number = engine:submit{prompt = cases.prompt(5, 1), max_tokens = 50}
+  engine:step()
+  engine:abort(number)
+  lu.assertEquals(engine:step().answers[1].finish_reason, "abort")
+  lu.assertNil(engine:step())
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestParallel", TestParallel}})
