@@ -3,6 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local infer = require "zt.infer"
 
 local DRAWS = "with temperature above 0"
 local SCHEMA = {
@@ -17,53 +18,6 @@ local SCHEMA = {
   {"seed", "integer", "the same seed gives the same tokens", default = 1, at_least = 0},
   {"stop", "integer", "generation ends after this token", at_least = 0},
 }
-
--- Returns a function from an index, counted from 0, to a uniform number in [0, 1), a multiple of 2^-48, equal on every rank and
--- machine. Number `index` is made of elements 2 index and 2 index + 1 of the Philox stream of `seed`.
-local function uniform_stream(seed)
-  local made, values = 0, {}
-  return function(index)
-    if index >= made then
-      made = math.max(64, 2 * made)
-      values = core.rand({2 * made}, {seed = seed, dtype = "float64"}):tolist()
-    end
-    return values[2 * index + 1] + values[2 * index + 2] / 2 ^ 24
-  end
-end
-
--- Returns how many of the leading `weights` are needed to reach the share `top_p` of their sum `total`, and the sum of these.
--- `weights` are in descending order.
-local function nucleus(weights, total, top_p)
-  if top_p == 1 then return #weights, total end
-  local sum = 0
-  for count, weight in ipairs(weights) do
-    sum = sum + weight
-    if sum >= top_p * total then return count, sum end
-  end
-  return #weights, sum
-end
-
--- Samples a token from `logits`, [vocabulary]: keeps the `top_k` likeliest tokens, applies the softmax with the temperature,
--- keeps the likeliest with the probability `top_p`, and takes the token at `uniform` in [0, 1) of their cumulative distribution.
-local function sample(logits, options, uniform)
-  local vocabulary = logits:size(0)
-  if options.temperature == 0 then return logits:argmax():item() end
-  local count = options.top_k > 0 and math.min(options.top_k, vocabulary) or vocabulary
-  local top, indices = logits:topk(count)
-  local values, tokens = top:tolist(), indices:tolist()
-  local weights, total = {}, 0
-  for index, value in ipairs(values) do
-    weights[index] = math.exp((value - values[1]) / options.temperature)
-    total = total + weights[index]
-  end
-  local kept, left = nucleus(weights, total, options.top_p)
-  left = uniform * left
-  for index = 1, kept do
-    left = left - weights[index]
-    if left < 0 then return tokens[index] end
-  end
-  return tokens[kept]
-end
 
 -- Returns the logits of the last token, [vocabulary]. Fails if the largest one is nan or infinite. The check finds every nan,
 -- because the maximum is nan if any logit is.
@@ -107,16 +61,23 @@ local function tokens_of(prompt)
   return prompt
 end
 
---- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
--- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
--- random numbers. Each token costs one trainer:infer on the last `seq` tokens, in as many equal micro-batches as an evaluation
--- of the program has: there is no cache of keys and values. The batch's `logits_of` asks the head for the last token's logits
--- only; of a head that gives those of all tokens, the last are used. In a pipeline only the token is sent to the other ranks.
-local function generate(trainer, prompt, value)
-  local options = check.options("zt.generate", SCHEMA, value)
-  check.argument("zt.generate", "the first argument", "Trainer", trainer)
-  local given = tokens_of(prompt)
-  local uniform = uniform_stream(options.seed)
+-- Returns the tokens that an engine gives, which keeps keys and values.
+local function by_engine(trainer, given, options, numerics)
+  local engine = infer.engine{
+    trainer = trainer, max_context = #given + options.max_tokens, max_sequences = 1, cache = {prefix = false}, numerics = numerics,
+  }
+  local answer = engine:generate{
+    prompt = given, max_tokens = options.max_tokens, temperature = options.temperature, top_k = options.top_k,
+    top_p = options.top_p, seed = options.seed, stop_tokens = {options.stop},
+  }[1]
+  engine:release()
+  if answer.error then fail("zt.generate: %s", (answer.error:gsub("^request %d+: ", ""))) end
+  return answer.tokens
+end
+
+-- Returns the tokens that trainer:infer gives, which reads the last `seq` tokens again for each new one.
+local function by_windows(trainer, given, options)
+  local sampling = {temperature = options.temperature, top_k = options.top_k, top_p = options.top_p}
   local window, out = {}, {}
   for index = math.max(1, #given - options.seq + 1), #given do window[#window + 1] = given[index] end
   local windows = {}
@@ -126,7 +87,7 @@ local function generate(trainer, prompt, value)
       local batch = {tokens = core.tensor(windows, {dtype = "int64"})}
       batch.logits_of = core.full({#windows, 1}, #window - 1, {dtype = "int64"})
       return trainer:infer(batch, function(outputs)
-        return sample(checked_logits(outputs.logits, #out + 1), options, uniform(#out))
+        return infer.draw(checked_logits(outputs.logits, #out + 1), sampling, options.seed, #out)
       end)
     end)
     out[#out + 1] = token
@@ -135,6 +96,24 @@ local function generate(trainer, prompt, value)
     window[#window + 1] = token
   end
   return out
+end
+
+--- Continues `prompt`, a list of tokens or an int64 tensor, [n] or [1, n], and returns the list of new tokens. Collective: all
+-- ranks pass equal arguments and get the same tokens. New token i depends on the prompt, the options, and element i of the seed's
+-- random numbers. Prompt and answer of at most `seq` tokens are the work of an engine (zt.infer), which keeps keys and values, if
+-- the model's layers allow that. Otherwise each token costs one trainer:infer on the last `seq` tokens, in as many equal
+-- micro-batches as an evaluation of the program has. The batch's `logits_of` asks the head for the last token's logits only; of a
+-- head that gives those of all tokens, the last are used. In a pipeline only the token is sent to the other ranks.
+local function generate(trainer, prompt, value)
+  local options = check.options("zt.generate", SCHEMA, value)
+  check.argument("zt.generate", "the first argument", "Trainer", trainer)
+  local given = tokens_of(prompt)
+  if options.max_tokens == 0 then return {} end
+  local abilities = type(trainer) == "userdata" and infer.abilities(trainer) or {}
+  if abilities.keys and #given + options.max_tokens <= options.seq then
+    return by_engine(trainer, given, options, abilities.invariant and "invariant" or "fast")
+  end
+  return by_windows(trainer, given, options)
 end
 
 return generate

@@ -10,14 +10,13 @@
 
 namespace zt::infer {
 
-namespace {
-
-// Returns the number of token `index` of a copy: 48 bits of the stream of its seed, in [0, 1).
-double uniform_of(const Request& request, int64_t copy, int64_t index) {
-  const Philox stream = Philox::keyed(static_cast<uint64_t>(request.seed), Purpose::sample, static_cast<uint64_t>(copy), 0);
+double uniform_of(int64_t seed, int64_t copy, int64_t index) {
+  const Philox stream = Philox::keyed(static_cast<uint64_t>(seed), Purpose::sample, static_cast<uint64_t>(copy), 0);
   const Philox::Block block = stream.block(0, static_cast<uint64_t>(index));
   return static_cast<double>((uint64_t{block[0]} << 16) | (block[1] >> 16)) * 0x1p-48;
 }
+
+namespace {
 
 // Draws for one part. Has the memory of one thread.
 class PartDraw {
@@ -65,7 +64,8 @@ class PartDraw {
   TokenLogprob token_of(std::span<const double> logits, const LiveAnswer& answer, const TokenCounts& counts, int64_t index) {
     const Request& request = answer.request();
     const auto forbidden = within(answer.forbidden(index), logits.size());
-    const SampledToken sampled = sampler_.sample(logits, request, counts, forbidden, uniform_of(request, answer.copy(), index));
+    const SampledToken sampled =
+        sampler_.sample(logits, request, counts, forbidden, uniform_of(request.seed, answer.copy(), index));
     TokenLogprob token{.token = sampled.token, .sampled_logprob = sampled.sampled_logprob};
     if (!request.logprobs) return token;
     const double whole = log_sum_exp(logits);

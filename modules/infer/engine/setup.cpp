@@ -28,22 +28,6 @@ int64_t trained_context(const Model& model) {
   return seq ? *seq : 0;
 }
 
-void check_layers(const Program& program) {
-  for (const NamedLayer& named : program.model()->positions()) {
-    if (named.layer->token_scope() != TokenScope::all) continue;
-    misuse(
-        "infer.engine: layer '{}' ({}) may read several tokens at once, so keys and values cannot be kept: if it treats each token "
-        "by itself give nn.layer{{tokens = \"separate\"}}, else use zt.generate",
-        named.name, named.layer->kind());
-  }
-  const PositionInfo& last = program.info().positions.back();
-  if (std::ranges::find(last.outputs, "logits", &Output::name) == last.outputs.end())
-    misuse(
-        "infer.engine: the model's last layer '{}' has no output 'logits': nn.lm_loss has one, and a layer in Lua names it by io = "
-        "{{outputs = {{\"logits\"}}}}",
-        last.name);
-}
-
 void check_numerics(const EngineOptions& options) {
   if (options.numerics == Numerics::fast) return;
   const at::Device device = options.trainer->state().links->device();
@@ -88,6 +72,22 @@ KvShapes kv_shapes(const Trainer& trainer) {
 
 }  // namespace
 
+std::string cannot_keep_keys(const Program& program) {
+  for (const NamedLayer& named : program.model()->positions()) {
+    if (named.layer->token_scope() != TokenScope::all) continue;
+    return fmt::format(
+        "layer '{}' ({}) may read several tokens at once, so keys and values cannot be kept: if it treats each token by itself give "
+        "nn.layer{{tokens = \"separate\"}}, else use zt.generate",
+        named.name, named.layer->kind());
+  }
+  const PositionInfo& last = program.info().positions.back();
+  if (std::ranges::find(last.outputs, "logits", &Output::name) != last.outputs.end()) return "";
+  return fmt::format(
+      "the model's last layer '{}' has no output 'logits': nn.lm_loss has one, and a layer in Lua names it by io = {{outputs = "
+      "{{\"logits\"}}}}",
+      last.name);
+}
+
 int64_t vocabulary_of(const ModelInfo& model) {
   for (const ParamInfo& param : model.params) {
     if (!param.dims.empty() && param.dims[0] == kVocabulary) return param.shape[0];
@@ -104,7 +104,7 @@ EngineOptions checked_options(EngineOptions options) {
   if (options.token_budget < options.max_sequences)
     misuse("infer.engine: token_budget = {} is below max_sequences = {}: each running sequence needs one token per step",
            options.token_budget, options.max_sequences);
-  check_layers(program);
+  if (const std::string reason = cannot_keep_keys(program); !reason.empty()) misuse("infer.engine: {}", reason);
   check_numerics(options);
   check_tokens(*program.model(), fmt::format("infer.engine: max_context = {}", options.max_context),
                at::zeros({1, options.max_context}, at::kLong));

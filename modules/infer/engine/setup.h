@@ -12,6 +12,8 @@ namespace zt::infer {
 
 inline constexpr const char* kInvariantGemm = "dots";  // the provider of GEMMs whose rows do not depend on each other
 
+// Returns why the model cannot keep keys and values, with the name of the layer; empty: it can.
+std::string cannot_keep_keys(const Program& program);
 // Returns the options with `max_context`. Throws Misuse, naming the layer or the option, if the model cannot keep keys and values
 // or if an option does not fit it.
 EngineOptions checked_options(EngineOptions options);

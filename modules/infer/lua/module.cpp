@@ -1,5 +1,8 @@
 // The binding of zt.infer. The Lua file engine.lua is what scripts use.
+#include <ATen/core/Tensor.h>
+
 #include "engine/engine.h"
+#include "engine/setup.h"
 #include "zt/lua/state.h"
 
 namespace zt::infer {
@@ -41,6 +44,31 @@ const auto kEngine =
 // infer.make{trainer = t, ...} -> Engine
 int make(lua_State* L) {
   lua::push(L, std::make_shared<Engine>(kEngine.parse(lua::check_value(L, 1)), lua::world(L)));
+  return 1;
+}
+
+// infer.abilities(trainer) -> {keys = whether an engine can run its model, invariant = whether with numerics = "invariant"}
+int abilities(lua_State* L) {
+  const auto trainer = lua::check<Trainer>(L, 1);
+  lua::push(L, Value(Value::Table{{"keys", cannot_keep_keys(trainer->program()).empty()},
+                                  {"invariant", trainer->state().links->device().is_cpu()}}));
+  return 1;
+}
+
+// infer.draw(logits, {temperature =, top_k =, top_p =}, seed, index) -> token number `index` of an answer, as the engine draws
+// it; nil if the logits [vocabulary] are not finite
+int draw_one(lua_State* L) {
+  static const auto kSchema =
+      Schema<SamplingOptions>("infer.draw")
+          .optional("temperature", &SamplingOptions::temperature, "divides the logits; 0: the likeliest token")
+          .optional("top_k", &SamplingOptions::top_k, "draws from so many likeliest tokens; 0: all")
+          .optional("top_p", &SamplingOptions::top_p, "draws from the likeliest tokens with at least this probability; 1: all");
+  const at::Tensor logits = lua::check_tensor(L, 1).detach().to(at::kCPU, at::kDouble).contiguous();
+  const SamplingOptions options = kSchema.parse(lua::check_value(L, 2));
+  const std::span<const double> row(logits.const_data_ptr<double>(), static_cast<size_t>(logits.numel()));
+  if (!can_sample(row)) return 0;
+  Sampler sampler;
+  lua::push(L, sampler.sample(row, options, {}, {}, uniform_of(lua::check_integer(L, 3), 0, lua::check_integer(L, 4))).token);
   return 1;
 }
 
@@ -92,7 +120,7 @@ int stats(lua_State* L) {
 
 ZT_LUA_MODULE(infer) {
   using namespace zt::infer;  // NOLINT: only for the names registered here
-  module.from_lua("engine", "zt.infer.engine").function<make>("make");
+  module.from_lua("engine", "zt.infer.engine").function<make>("make").function<abilities>("abilities").function<draw_one>("draw");
   module.type<Engine>()
       .method<submit>("submit")
       .method<abort_request>("abort")
