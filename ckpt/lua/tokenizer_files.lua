@@ -30,16 +30,34 @@ function tokenizer_files.of_data(data)
   return of_streams[data] or nil
 end
 
---- Returns the tokenizer's files in the folder of a model of Hugging Face's; nil without any.
-function tokenizer_files.of_folder(folder)
+--- Returns the contents {name = bytes} of the tokenizer's files in the folder of a model of Hugging Face's; nil without any.
+function tokenizer_files.contents(folder)
   local files
   for _, name in ipairs(NAMES) do
     local path = folder .. "/" .. name
     if core.exists(path) then
       files = files or {}
-      local content = fs.read(path)
-      files[name] = name:find "%.model$" and kept(content) or content
+      files[name] = fs.read(path)
     end
+  end
+  return files
+end
+
+--- Returns the same of a record; nil for nil.
+function tokenizer_files.contents_of(kept_files)
+  local files
+  for name, file in pairs(kept_files or {}) do
+    files = files or {}
+    files[name] = content_of(file)
+  end
+  return files
+end
+
+--- Returns the tokenizer's files in the folder of a model of Hugging Face's, for a record; nil without any.
+function tokenizer_files.of_folder(folder)
+  local files = tokenizer_files.contents(folder)
+  for name, content in pairs(files or {}) do
+    if name:find "%.model$" then files[name] = kept(content) end
   end
   return files
 end

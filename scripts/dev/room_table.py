@@ -88,7 +88,7 @@ ROOMS = {
         ("lua",),
     ),
     "modules/gemm": ((".",),),
-    "modules/infer": (("cache",), ("schedule", "sample"), ("engine",), ("lua",)),
+    "modules/infer": (("cache", "measure"), ("schedule", "sample"), ("engine",), ("lua",)),
     "modules/offload": (
         ("files",),
         ("device",),

@@ -3,32 +3,12 @@
 local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
-local huggingface = require "zt.ckpt.huggingface"
+local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local json_file = require "zt.ckpt.cmd.json_file"
-local moe = require "zt.moe"
-local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
 local patterns = require "zt.ckpt.loading.patterns"
 local text = require "zt.text"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
-
-local function shapes_of(model)
-  local shapes = {}
-  for _, tensor in ipairs(model:tensors()) do shapes[tensor.name] = tensor.shape end
-  return shapes
-end
-
--- Returns the folder of the files that the user names.
-local function folder_of(path)
-  local is_file = path:find "%.safetensors$" or path:find "%.json$"
-  return is_file and (path:match "^(.*)/" or ".") or path
-end
-
--- Returns the path of the config.json in the files' folder, or nil.
-local function config_beside(path)
-  local file = folder_of(path) .. "/config.json"
-  return core.exists(file) and file or nil
-end
 
 -- An error unless the names can be those of a checkpoint's tensors. path: the files, for messages. old, new: lists of names, in
 -- the files and here.
@@ -53,40 +33,16 @@ local function check_names(path, old, new)
   end
 end
 
--- An error unless moe.gpt accepts the options: model.json must be usable with it.
-local function check_options(options, config)
-  local is_right, message = pcall(moe.gpt, options)
-  if not is_right then fail("%s describes a model that moe.gpt does not make: %s", config, message) end
-end
-
--- An error for a Mistral that does not say whether it has a window: null is none, but a missing key is one of 4096 tokens in
--- transformers. `content` is the same in both cases.
-local function check_window(content, source, config)
-  if content.model_type ~= "mistral" or source:find('"sliding_window"', 1, true) then return end
-  fail([[%s has no 'sliding_window', so it is not known which tokens attention sees: add "sliding_window": null for all, or a ]]
-    .. "number of tokens", config)
-end
-
 -- Prepares the import of a model of Hugging Face's as parameters of moe.gpt, and checks everything but the values. Returns a
 -- function that adds the parameters to an import and returns their number, and what export needs of the model: the options of
 -- moe.gpt, the ids of special tokens, the tokenizer's files.
-local function prepare_model(model, config)
-  local content, source = json_file(config)
-  check_window(content, source, config)
-  local options, form = huggingface.options(content, config)
-  local map, copies = names.fit(form, options, shapes_of(model), config)
-  check_options(options, config)
+local function prepare_model(path)
+  local model = huggingface_folder.open(path)
   return function(import)
-    for copy, original in pairs(copies) do
-      if not core.op "equal"(model:read(copy), model:read(original)) then
-        fail("'%s' and '%s' differ, and %s says that they are one tensor (tie_word_embeddings)", copy, original, config)
-      end
-    end
-    for _, entry in ipairs(map) do
-      import:add("model/" .. entry.name, names.join(entry, function(name) return model:read(name) end))
-    end
-    return #map
-  end, {model = options, token_ids = huggingface.token_ids(content), tokenizer = tokenizer_files.of_folder(folder_of(config))}
+    model.check_copies()
+    for place, name in ipairs(model.names) do import:add("model/" .. name, model.read(place)) end
+    return #model.names
+  end, {model = model.options, token_ids = model.token_ids, tokenizer = tokenizer_files.of_folder(huggingface_folder.of(path))}
 end
 
 -- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.
@@ -152,13 +108,12 @@ return function()
   }
   check_target(o.to)
   local map = o.map and map_of(o.map)
-  local model = native.safetensors(o.from)
-  local config = not map and config_beside(o.from) or nil
+  local config = not map and huggingface_folder.config(o.from) or nil
   local add, record
   if config then
-    add, record = prepare_model(model, config)
+    add, record = prepare_model(o.from)
   else
-    add = prepare_tensors(model, map or {}, o.from)
+    add = prepare_tensors(native.safetensors(o.from), map or {}, o.from)
   end
   local folder, count = write(o, add, record)
   print(("%s: %s tensors"):format(folder, text.count(count)))

@@ -102,6 +102,12 @@ int load(lua_State* L) {
   return 1;
 }
 
+// tokenizer.parse(the bytes of a sentencepiece model, its name for messages) -> Tokenizer
+int parse(lua_State* L) {
+  lua::push(L, sentencepiece_tokenizer(lua::check_string(L, 1), lua::check_string(L, 2)));
+  return 1;
+}
+
 int bytes(lua_State* L) {
   lua::push(L, byte_tokenizer());
   return 1;
@@ -177,8 +183,9 @@ ZT_LUA_MODULE(data) {
   module.function<zt::lua::made<open_tokens>>("tokens").function<zt::lua::made<open_documents>>("documents");
   module.function<tokenize>("tokenize");
   module.function<check_files>("check_tokenize");
-  module.table("tokenizer",
-               [](zt::lua::Module& table) { table.function<train>("train").function<load>("load").function<bytes>("bytes"); });
+  module.table("tokenizer", [](zt::lua::Module& table) {
+    table.function<train>("train").function<load>("load").function<parse>("parse").function<bytes>("bytes");
+  });
   module.type<Stream>()
       .method<stream_batch>("batch")
       .method<stream_steps>("steps")

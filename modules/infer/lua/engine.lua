@@ -5,8 +5,17 @@ local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 
+local WITH_MODEL = {"with model", function(o) return o.model ~= nil end}
 local SCHEMA = {
-  {"trainer", "Trainer", "holds the parameters; one without an optimizer holds nothing else", required = true},
+  {"trainer", "Trainer", "holds the parameters; one without an optimizer holds nothing else"},
+  {"model", "string", "in place of a trainer: the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"},
+  {"mesh", "Mesh", "the ranks of the model; without it this rank alone", only_with = WITH_MODEL},
+  {"tensor", "Axis", "the axis of the mesh over whose ranks matrices are cut", only_with = WITH_MODEL},
+  {"pipeline", "Axis", "the axis over whose ranks layers are divided", only_with = WITH_MODEL},
+  {"experts", "Axis", "the axis over whose ranks experts are divided, which have other requests", only_with = WITH_MODEL},
+  {"data", "Axis", "the axis whose ranks have other requests", only_with = WITH_MODEL},
+  {"dtype", "string", "of the parameters; default: that of the folder", one_of = {"fp32", "bf16", "fp16", "fp64"},
+   only_with = WITH_MODEL},
   {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
   {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},
   {"token_budget", "integer", "most tokens that a step computes", default = 512, at_least = 1},
@@ -15,7 +24,7 @@ local SCHEMA = {
   {"numerics", "string", "invariant: an answer does not depend on what else is computed; or fast", default = "invariant",
    one_of = {"invariant", "fast"}},
   {"speculative", "table", "guesses tokens by what the text said before: {tokens =, match =}"},
-  {"stop_tokens", "list", "tokens of the model that end an answer", default = {}},
+  {"stop_tokens", "list", "tokens of the model that end an answer; default: those that the folder names"},
 }
 local GENERATE = {
   {"on_text", "function", "function(piece), called with {request =, copy =, text =} for each piece of text"},
@@ -105,14 +114,26 @@ function Engine:stats() return core_of(self):stats() end
 
 --- Frees the memory for keys and values. The engine cannot be used any more.
 function Engine:release()
-  self.core = nil
+  self.core, self.trainer = nil, nil
   collectgarbage()
 end
 
+-- The options of `make`, in C++.
+local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_sequences", "cache", "numerics", "speculative",
+                 "stop_tokens"}
+
 local function engine(value)
   local options = check.options("infer.engine", SCHEMA, value)
-  local self = setmetatable({tokenizer = options.tokenizer}, Engine)
-  self.core = infer.make(options)
+  if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
+  if options.model then
+    local opened = require("zt.infer.model").open(options.model)
+    options.trainer = require "zt.infer.trainer"(opened, options)
+    options.tokenizer = options.tokenizer or opened.tokenizer
+    options.stop_tokens = options.stop_tokens or opened.stop_tokens
+  end
+  local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer}, Engine), {}
+  for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end
+  self.core = infer.make(of_core)
   self.max_context, self.vocabulary = self.core.max_context, self.core.vocabulary
   return self
 end

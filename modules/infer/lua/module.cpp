@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "engine/setup.h"
+#include "measure/read_rate.h"
 #include "zt/lua/state.h"
 
 namespace zt::infer {
@@ -72,6 +73,13 @@ int draw_one(lua_State* L) {
   return 1;
 }
 
+// infer.read_rate(seconds) -> bytes per second at which this rank's threads read memory that is no longer in a cache
+int measure_read_rate(lua_State* L) {
+  constexpr int64_t kCaches = 8;
+  lua::push(L, read_rate(kCaches * last_cache_bytes(), lua::check_number(L, 1)));
+  return 1;
+}
+
 int submit(lua_State* L) {
   lua::push(L, lua::check<Engine>(L, 1)->submit(lua::check_value(L, 2)));
   return 1;
@@ -120,7 +128,11 @@ int stats(lua_State* L) {
 
 ZT_LUA_MODULE(infer) {
   using namespace zt::infer;  // NOLINT: only for the names registered here
-  module.from_lua("engine", "zt.infer.engine").function<make>("make").function<abilities>("abilities").function<draw_one>("draw");
+  module.from_lua("engine", "zt.infer.engine")
+      .function<make>("make")
+      .function<abilities>("abilities")
+      .function<draw_one>("draw")
+      .function<measure_read_rate>("read_rate");
   module.type<Engine>()
       .method<submit>("submit")
       .method<abort_request>("abort")

@@ -2,6 +2,8 @@
 local zt = require "zt"
 local nn = require "zt.nn"
 
+local LLAMA3 = {type = "llama3", factor = 4, low_freq_factor = 1, high_freq_factor = 4, original = 64}
+
 local cases = {VOCAB = 131, SEQ = 192}
 
 --- Returns the tokens of a prompt.
@@ -16,7 +18,7 @@ function cases.options(kind)
   local base = {layers = 3, hidden = 48, heads = 4, vocab = cases.VOCAB, seq = cases.SEQ, seed = 5, std = 0.15}
   local more = ({
     gpt2 = {family = "gpt2"},
-    llama = {family = "llama", kv_heads = 2, rope_scaling = {type = "llama3", factor = 4, low_freq_factor = 1, high_freq_factor = 4, original = 64}},
+    llama = {family = "llama", kv_heads = 2, rope_scaling = LLAMA3},
     qwen3 = {family = "llama", kv_heads = 1, head_dim = 16, qk_norm = true},
     window = {family = "llama", window = 40},
   })[kind]

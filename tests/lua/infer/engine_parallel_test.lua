@@ -51,7 +51,8 @@ function TestParallel:test_tensor_parallel_is_invariant()
   local model = nn.gpt(with(cases.options "llama", {tensor = mesh.tp}))
   local program = zt.program(model, {precision = "bf16"}):apply(zero.shard{axis = mesh.dp, stage = 0})
   local expected = engine_of(program, {max_sequences = 1, cache = {prefix = false}}):generate(requests)
-  assert_same(engine_of(program, {token_budget = 64, cache = {block = 8}, speculative = {match = 1}}):generate(requests), expected)
+  local other = {token_budget = 64, cache = {block = 8}, speculative = {match = 1}}
+  assert_same(engine_of(program, other):generate(requests), expected)
 end
 
 function TestParallel:test_pipelines_have_the_bits_of_one_rank()

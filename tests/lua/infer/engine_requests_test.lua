@@ -149,9 +149,10 @@ function TestRequests:test_logits_that_are_not_finite_end_their_request_only()
     forward = function(_, h, ctx) return h:masked_fill(ctx:batch("tokens"):eq(13):unsqueeze(-1), math.huge) end,
     tokens = "separate",
   }
-  local base = {nn.embedding{vocab = 64, hidden = 16, positions = 64}, {"bad", bad}, nn.lm_loss{vocab = 64, hidden = 16}, seed = 1}
+  local base = {nn.embedding{vocab = 64, hidden = 16}, {"bad", bad}, nn.lm_loss{vocab = 64, hidden = 16}, seed = 1}
   local fresh = infer.engine{trainer = zt.trainer(zt.program(nn.sequential(base)), {}), max_context = 64}
-  local answers = fresh:generate{{prompt = {1, 2}, max_tokens = 4, logit_bias = {[13] = -1000}}, {prompt = {1, 13}, max_tokens = 4}}
+  local good = {prompt = {1, 2}, max_tokens = 4, logit_bias = {[13] = -1000}}
+  local answers = fresh:generate{good, {prompt = {1, 13}, max_tokens = 4}}
   lu.assertEquals({answers[1].finish_reason, #answers[1].tokens}, {"length", 4})
   lu.assertEquals(answers[2].finish_reason, "error")
   lu.assertStrContains(answers[2].error, "request 2: the logits for token 0 of the answer are not finite")

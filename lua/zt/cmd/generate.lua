@@ -1,0 +1,136 @@
+-- ztoolkit generate: continues texts with a model.
+--
+--   ztoolkit generate runs/gpt --prompt "Science"       prints the text as it is made
+--   ztoolkit generate path/to/llama --file prompts.jsonl --json > answers.jsonl
+--   mpirun -n 4 ztoolkit generate path/to/llama --prompt "Science" --tensor 2 --pipeline 2
+local zt      = require "zt"
+local command = require "zt.command"
+local fail    = require "zt.fail"
+local comm    = require "zt.comm"
+local infer   = require "zt.infer"
+
+local o = zt.cli {
+  name = "generate", usage = "ztoolkit generate",
+  about = "Continues texts with the model of a run, of a checkpoint, or of a folder as Hugging Face writes it.",
+  options = {
+    {"prompt", nil, "the text to continue", type = "string"},
+    {"file", nil, "a file with a request in each line, such as {\"prompt\": \"Science\", \"max_tokens\": 20}", type = "string"},
+    {"max_tokens", 128, "the most tokens of an answer", at_least = 1},
+    {"n", 1, "answers to each prompt", at_least = 1},
+    {"temperature", 1, "divides the logits; 0: always the likeliest token", type = "number", at_least = 0},
+    {"top_k", 0, "draws from so many likeliest tokens; 0: all", at_least = 0},
+    {"top_p", 1, "draws from the likeliest tokens with at least this share of the probability", type = "number", above = 0},
+    {"min_p", 0, "draws from tokens with at least this share of the likeliest one's probability", type = "number", at_least = 0},
+    {"repetition_penalty", 1, "divides logits above 0 of tokens that were there, multiplies others", type = "number", above = 0},
+    {"seed", 1, "the same seed gives the same answer", at_least = 0},
+    {"stop", nil, "a text before which the answer ends", type = "string"},
+    {"ignore_eos", false, "the model's end of a text does not end the answer"},
+    {"dtype", nil, "type of the parameters: fp32, bf16, fp16 or fp64; default: that of the folder", type = "string",
+     one_of = {"fp32", "bf16", "fp16", "fp64"}},
+    {"max_context", nil, "the most tokens of a prompt and its answer; default: the model's", type = "integer", at_least = 1},
+    {"speculative", 0, "guesses that a step checks, by what the text said before; 0: none", at_least = 0},
+    {"numerics", "invariant", "invariant: an answer does not depend on the others", one_of = {"invariant", "fast"}},
+    {"tensor", 1, "ranks over which matrices are cut", at_least = 1},
+    {"pipeline", 1, "ranks over which layers are divided", at_least = 1},
+    {"json", false, "prints each answer as a line of JSON"},
+  },
+  positional = {{"model", "the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"}},
+}
+
+local SAMPLING = {"max_tokens", "n", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "ignore_eos"}
+
+-- Returns a request with the options of the command line that it does not have itself.
+local function completed(request)
+  for _, key in ipairs(SAMPLING) do
+    if request[key] == nil and not (key == "ignore_eos" and request.stop_tokens) then request[key] = o[key] end
+  end
+  if o.stop and not request.stop then request.stop = {o.stop} end
+  return request
+end
+
+-- Returns the requests of the file, one per line.
+local function requests_of(path)
+  local requests, number = {}, 0
+  for line in (zt.fs.read(path) .. "\n"):gmatch "(.-)\r?\n" do
+    number = number + 1
+    if line:find "%S" then
+      local is_json, request = pcall(zt.json.decode, line)
+      if not is_json or type(request) ~= "table" or request.prompt == nil then
+        fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens', number, path)
+      end
+      requests[#requests + 1] = completed(request)
+    end
+  end
+  if #requests == 0 then fail("%s has no request: give a JSON object in each line", path) end
+  return requests
+end
+
+local function mesh_of()
+  local wanted = o.tensor * o.pipeline
+  if zt.world.size ~= wanted then
+    fail("--tensor %d and --pipeline %d need %d ranks, and this run has %d: start it by mpirun -n %d", o.tensor, o.pipeline,
+         wanted, zt.world.size, wanted)
+  end
+  return wanted > 1 and comm.mesh{pp = o.pipeline, tp = o.tensor} or nil
+end
+
+local function engine_of(requests)
+  local mesh = mesh_of()
+  local copies = 0
+  for _, request in ipairs(requests) do copies = copies + request.n end
+  return infer.engine{
+    model = o.model, mesh = mesh, tensor = o.tensor > 1 and mesh.tp or nil, pipeline = o.pipeline > 1 and mesh.pp or nil,
+    dtype = o.dtype, max_context = o.max_context, max_sequences = math.min(64, copies), numerics = o.numerics,
+    speculative = o.speculative > 0 and {tokens = o.speculative} or nil,
+  }
+end
+
+local function say(...)
+  if zt.world.rank == 0 then io.stdout:write(...) io.stdout:flush() end
+end
+
+-- Prints answers as lines of JSON, or as texts with a title if there are several. The text of a single one is printed already.
+local function show(answers, is_printed)
+  for _, answer in ipairs(answers) do
+    if o.json then
+      say(zt.json.encode(answer), "\n")
+    elseif not is_printed then
+      if #answers > 1 then say(("== request %d, answer %d\n"):format(answer.request, answer.copy + 1)) end
+      say(answer.text, "\n")
+    end
+    if answer.error and zt.world.rank == 0 then io.stderr:write("generate: ", answer.error, "\n") end
+  end
+end
+
+local function rates(answers, seconds)
+  local tokens, first = 0, 0
+  for _, answer in ipairs(answers) do
+    tokens, first = tokens + #answer.tokens, math.max(first, answer.first_seconds)
+  end
+  return ("%s tokens in %.2f s, %.1f tokens/s, the first after %.2f s"):format(zt.text.count(tokens), seconds, tokens / seconds,
+                                                                              first)
+end
+
+command("generate", function()
+  if (o.prompt == nil) == (o.file == nil) then fail "give either --prompt or --file" end
+  local requests = o.file and requests_of(o.file) or {completed{prompt = o.prompt}}
+  local engine = engine_of(requests)
+  if not engine.tokenizer then
+    for _, request in ipairs(requests) do
+      if type(request.prompt) == "string" then
+        fail("'%s' has no tokenizer that can be read here (a sentencepiece model): give prompts as lists of tokens, by --file",
+             o.model)
+      end
+    end
+  end
+  local streams = not o.json and #requests == 1 and o.n == 1 and engine.tokenizer ~= nil
+  if streams then say(o.prompt or requests[1].prompt) end
+  local begin = zt.now()
+  local answers = engine:generate(requests, {on_text = streams and function(piece) say(piece.text) end or nil})
+  if streams then say "\n" end
+  show(answers, streams)
+  if zt.world.rank == 0 then io.stderr:write(rates(answers, zt.now() - begin), "\n") end
+  for _, answer in ipairs(answers) do
+    if answer.error then os.exit(1) end
+  end
+end)

@@ -1,0 +1,115 @@
+-- ztoolkit infer bench: the rates of prompts and answers of a model, beside the limit that reading memory sets.
+
+local cli = require "zt.cli"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local infer = require "zt.infer"
+local text = require "zt.text"
+
+local BYTES = {fp32 = 4, bf16 = 2, fp16 = 2, fp64 = 8}
+
+-- Returns random tokens of a prompt. No two prompts begin alike.
+local function prompt_of(length, vocabulary, seed)
+  return core.randint(vocabulary, {length}, {generator = core.generator(seed)})
+end
+
+-- Returns the bytes of parameters that a step reads for `count` answers: all, but not of an embedding that is not the head, too,
+-- and of experts only those that may be chosen.
+local function weight_bytes(engine, options, dtype, count)
+  local bytes = 0
+  for _, parameter in ipairs(engine.trainer.model:parameters()) do
+    local elements = 1
+    for _, size in ipairs(parameter.shape) do elements = elements * size end
+    local share = 1
+    if parameter.name:find "%.experts%." then
+      share = math.min(1, count * (options.moe.top_k or 2) / parameter.shape[1])
+    elseif parameter.name:find "^embedding%." and not (options.tied and parameter.name == "embedding.weight") then
+      share = 0
+    end
+    bytes = bytes + elements * share * BYTES[dtype]
+  end
+  return bytes
+end
+
+-- Runs requests and returns what the engine's statistics have gained.
+local function run(engine, requests)
+  local before, gained = engine:stats(), {}
+  for _, answer in ipairs(engine:generate(requests)) do
+    if answer.error then fail("%s", answer.error) end
+  end
+  for key, value in pairs(engine:stats()) do gained[key] = value - before[key] end
+  return gained
+end
+
+local function prompt_row(engine, length, seed)
+  local best
+  for repetition = 1, 3 do
+    local prompt = prompt_of(length, engine.vocabulary, seed + repetition)
+    local seconds = run(engine, {prompt = prompt, max_tokens = 1}).seconds
+    best = math.min(best or seconds, seconds)
+  end
+  return {tostring(length), ("%.1f"):format(length / best), ("%.2f"):format(best * 1e3)}
+end
+
+-- Answers `count` prompts of `context` tokens. Only the steps without a prompt count.
+local function answer_row(engine, o, count, bytes_of, rate)
+  local requests = {}
+  for place = 1, count do
+    requests[place] = {prompt = prompt_of(o.context, engine.vocabulary, 1000 * count + place), max_tokens = o.tokens,
+                       temperature = 0, seed = place, ignore_eos = true}
+  end
+  for _, request in ipairs(requests) do engine:submit(request) end
+  local steps, seconds, tokens = 0, 0, 0
+  repeat
+    local before = engine:stats()
+    local step = engine:step()
+    local after = engine:stats()
+    if step and after.prompt_tokens == before.prompt_tokens and after.running == count then
+      steps, seconds = steps + 1, seconds + after.seconds - before.seconds
+      tokens = tokens + after.new_tokens - before.new_tokens
+    end
+  until not step
+  local of_step, bytes = seconds / steps, bytes_of(count, o.context + o.tokens / 2)
+  return {tostring(count), ("%.1f"):format(tokens / seconds), ("%.2f"):format(of_step * 1e3), text.bytes(math.floor(bytes)),
+          ("%.0f %%"):format(100 * bytes / of_step / rate)}
+end
+
+return function()
+  local o = cli{
+    name = "infer bench", usage = "ztoolkit infer bench",
+    about = "Measures how fast a model reads prompts and makes answers, and how near answers are to the limit: the bytes that a "
+      .. "step reads (parameters, keys and values) over the rate at which memory is read.",
+    options = {
+      {"dtype", nil, "type of the parameters; default: that of the folder", type = "string",
+       one_of = {"fp32", "bf16", "fp16", "fp64"}},
+      {"prompts", {128, 512}, "tokens of prompts"},
+      {"answers", {1, 4, 16}, "answers at once"},
+      {"context", 32, "tokens before the answers", at_least = 1},
+      {"tokens", 32, "tokens of each answer", at_least = 3},
+      {"numerics", "invariant", "how matrices are multiplied", one_of = {"invariant", "fast"}},
+    },
+    positional = {{"model", "the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"}},
+  }
+  local opened = require("zt.infer.model").open(o.model)
+  local dtype, most = o.dtype or opened.dtype, 1
+  for _, count in ipairs(o.answers) do most = math.max(most, count) end
+  local engine = infer.engine{
+    model = o.model, dtype = o.dtype, numerics = o.numerics, max_sequences = most, token_budget = math.max(512, most),
+    cache = {prefix = false},
+  }
+  local rate = infer.read_rate(1)
+  print(("%s, %s, %s threads; memory is read at %.1f GB/s"):format(o.model, dtype, core.num_threads(), rate / 1e9))
+  local rows = {{"prompt", "tokens/s", "ms"}}
+  for place, length in ipairs(o.prompts) do
+    if length < engine.max_context then rows[#rows + 1] = prompt_row(engine, length, 10 * place) end
+  end
+  print(text.columns(rows))
+  local stats = engine:stats()
+  local kept = stats.cache_bytes / (stats.blocks * 16) -- of a token
+  local function bytes_of(count, context)
+    return weight_bytes(engine, opened.options, dtype, count) + count * context * kept
+  end
+  rows = {{"answers", "tokens/s", "ms per step", "bytes read", "of the limit"}}
+  for _, count in ipairs(o.answers) do rows[#rows + 1] = answer_row(engine, o, count, bytes_of, rate) end
+  print(text.columns(rows))
+end
