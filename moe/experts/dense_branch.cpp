@@ -7,6 +7,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/gemm/gemm_choice.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt::moe {
@@ -85,7 +86,7 @@ class SharedExpert final : public BranchLayer {
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor out = run_branch(in[0], context);
-    return {own_.empty() ? out : out * in[0].matmul(context.param(*own_[0]).t()).sigmoid()};
+    return {own_.empty() ? out : out * linear_by_scope(in[0], context.param(*own_[0])).sigmoid()};
   }
   Io io() const override { return io_of_branch({"h"}, {{"shared"}}); }
   std::string kind() const override { return "shared expert"; }
@@ -98,7 +99,7 @@ class ResidualBranch final : public BranchLayer {
             make_param("mix.bias", {2}, init_zeros(), false, {})};
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
-    const at::Tensor mix = at::linear(in[0], context.param(*own_[0]), context.param(*own_[1])).softmax(-1);
+    const at::Tensor mix = linear_by_scope(in[0], context.param(*own_[0]), context.param(*own_[1])).softmax(-1);
     const at::Tensor of_experts = mix.narrow(-1, 0, 1), of_branch = mix.narrow(-1, 1, 1);
     return {in[1] * of_experts.to(in[1].scalar_type()), run_branch(in[0], context) * of_branch};
   }

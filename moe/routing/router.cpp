@@ -11,6 +11,7 @@
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
+#include "zt/gemm/gemm_choice.h"
 
 namespace zt::moe {
 
@@ -105,9 +106,9 @@ class Router final : public Layer, public LayerExtras {
     const bool has_noise = context.mode == Mode::train && !h.is_meta();
     const TokenShape of_rows{h.size(0), h.size(1), options_.hidden}, of_logits{h.size(0), h.size(1), options_.experts};
     if (has_noise && options_.jitters()) rows = rows * jitter_factors(of_rows, options_.jitter, context).to(rows);
-    at::Tensor logits = rows.matmul(context.param(*weight_).to(dtype).t());
+    at::Tensor logits = linear_by_scope(rows, context.param(*weight_).to(dtype));
     if (!noise_) return logits;
-    const at::Tensor width = at::softplus(rows.matmul(context.param(*noise_).to(dtype).t()));
+    const at::Tensor width = at::softplus(linear_by_scope(rows, context.param(*noise_).to(dtype)));
     return has_noise ? logits + normal_noise(of_logits, context).to(logits) * width : logits + width * 0;
   }
 

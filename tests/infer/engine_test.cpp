@@ -134,9 +134,10 @@ TEST(Requests, AreTheSameAsJson) {
                            {"logit_bias", Value::Table{{"5", -100.0}}},
                            {"stop", Value::List{"a\xff b"}},
                            {"stop_tokens", Value::List{}}};
-  const Value plain = plain_request(table, "request 1");
+  const Value plain = plain_request(table, "request 1", 100);
   const Request request = parse_request(Value::from_json(plain.to_json()), "request 1");
   EXPECT_EQ(request.prompt, (std::vector<int32_t>{3, 1, 4}));
+  EXPECT_EQ(request.max_tokens, 97);
   EXPECT_EQ(request.logit_bias, (std::map<int32_t, double>{{5, -100}}));
   EXPECT_EQ(request.stop, std::vector<std::string>{"a\xff b"});
   EXPECT_EQ(request.stop_tokens, std::vector<int32_t>{});

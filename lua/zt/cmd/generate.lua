@@ -15,7 +15,7 @@ local o = zt.cli {
   options = {
     {"prompt", nil, "the text to continue", type = "string"},
     {"file", nil, "a file with a request in each line, such as {\"prompt\": \"Science\", \"max_tokens\": 20}", type = "string"},
-    {"max_tokens", 128, "the most tokens of an answer", at_least = 1},
+    {"max_tokens", nil, "the most tokens of an answer; default: 128, or what the context leaves", type = "integer", at_least = 1},
     {"n", 1, "answers to each prompt", at_least = 1},
     {"temperature", 1, "divides the logits; 0: always the likeliest token", type = "number", at_least = 0},
     {"top_k", 0, "draws from so many likeliest tokens; 0: all", at_least = 0},
@@ -124,10 +124,15 @@ command("generate", function()
     end
   end
   local streams = not o.json and #requests == 1 and o.n == 1 and engine.tokenizer ~= nil
-  if streams then say(o.prompt or requests[1].prompt) end
+  local begun = false
+  local function on_text(piece)
+    if not begun then say(requests[1].prompt) end
+    begun = true
+    say(piece.text)
+  end
   local begin = zt.now()
-  local answers = engine:generate(requests, {on_text = streams and function(piece) say(piece.text) end or nil})
-  if streams then say "\n" end
+  local answers = engine:generate(requests, {on_text = streams and on_text or nil})
+  if streams then say(begun and "" or requests[1].prompt, "\n") end
   show(answers, streams)
   if zt.world.rank == 0 then io.stderr:write(rates(answers, zt.now() - begin), "\n") end
   for _, answer in ipairs(answers) do

@@ -31,7 +31,7 @@ Engine::Engine(EngineOptions options, const World& world)
 
 int64_t Engine::submit(const Value& table) {
   const std::string path = fmt::format("request {}", next_number_);
-  const Value plain = plain_request(table, path);
+  const Value plain = plain_request(table, path, options_.max_context);
   check_fits(parse_request(plain, path), options_);
   if (replica_.is_first()) commands_.push_back({plain, next_number_});
   return next_number_++;

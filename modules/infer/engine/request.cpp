@@ -140,12 +140,14 @@ Request parse_request(const Value& table, const std::string& path) {
   return given;
 }
 
-Value plain_request(const Value& value, const std::string& path) {
+Value plain_request(const Value& value, const std::string& path, int64_t max_context) {
   const auto* table = value.get_if<Value::Table>();
   if (!table || !table->contains("prompt")) return value;
   Value::Table plain = *table;
   const std::vector<int64_t> numbers = numbers_of(plain.at("prompt"), path + ".prompt");
   plain["prompt"] = Value::List(numbers.begin(), numbers.end());
+  if (!plain.contains("max_tokens"))
+    plain["max_tokens"] = std::clamp<int64_t>(max_context - std::ssize(numbers), 1, Request{}.max_tokens);
   return plain;
 }
 

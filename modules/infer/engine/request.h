@@ -29,8 +29,9 @@ struct Request : SamplingOptions {
 // Returns the request that a table describes. Its `prompt` is a list of tokens or an int64 tensor. Throws Misuse, with `path`,
 // for what no model could do.
 Request parse_request(const Value& table, const std::string& path);
-// Returns a table from which every rank of a replica makes the same request: without tensors.
-Value plain_request(const Value& table, const std::string& path);
+// Returns a table from which every rank of a replica makes the same request: without tensors, and with `max_tokens`, by default
+// as many as a context of `max_context` tokens leaves, but at most those of a Request.
+Value plain_request(const Value& table, const std::string& path, int64_t max_context);
 
 enum class FinishReason : uint8_t { stop, length, abort, error };
 constexpr auto words_of(FinishReason) {

@@ -64,7 +64,7 @@ local function of_checkpoint(path)
   return {
     options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}),
     tokenizer = tokenizer_of(tokenizer_files.contents_of(script.tokenizer), script.model.vocab, folder),
-    load = function(trainer) ckpt.load(folder, {model = trainer}) end,
+    load = function(trainer) ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end,
   }
 end
 

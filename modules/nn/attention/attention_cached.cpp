@@ -2,8 +2,6 @@
 
 #include <ATen/Parallel.h>
 
-#include <atomic>
-
 #include "attention_call.h"
 #include "attention_cuda.h"
 #include "cache_rows.h"
@@ -72,11 +70,9 @@ class CachedAttention {
     for (const KvSequence& sequence : rows_.sequences) {
       for (int64_t kv = 0; kv < rule_.shape.kv_heads; ++kv) add_tasks(tasks, sequence, kv, rule_);
     }
-    // Sequences have different lengths, so each thread takes the next task when it is done with one.
-    std::atomic<size_t> next = 0;
-    at::parallel_for(0, std::min<int64_t>(at::get_num_threads(), static_cast<int64_t>(tasks.size())), 1, [&](int64_t, int64_t) {
-      Worker worker(*this);
-      for (size_t i = next++; i < tasks.size(); i = next++) worker.run(tasks[i]);
+    for_parts(static_cast<int64_t>(tasks.size()), 1, [&] {
+      return
+          [&, worker = Worker(*this)](int64_t begin, int64_t /*end*/) mutable { worker.run(tasks[static_cast<size_t>(begin)]); };
     });
   }
 

@@ -81,6 +81,27 @@ for _, kind in ipairs(KINDS) do
   end
 end
 
+-- Layers in Lua, routers and gates multiply wide rows: LibTorch's products of one row and of several differ there.
+function TestExact:test_products_in_lua_and_of_routers_have_the_same_bits()
+  local moe, nn = require "zt.moe", require "zt.nn"
+  local gate = nn.layer{
+    params = {w = zt.randn({512, 512}, {seed = 3}):mul(0.05), b = zt.randn({512}, {seed = 4})},
+    forward = function(self, h) return h + zt.linear(h:matmul(self.w):tanh(), self.w, self.b) end, tokens = "separate",
+  }
+  local experts = moe.layers{experts = 8, hidden = 512, ffn = 64, shared = {ffn = 64, gate = true}}
+  local layers = {nn.embedding{vocab = cases.VOCAB, hidden = 512}, {"gate", gate},
+                  {"block", {nn.attention_block{hidden = 512, heads = 4, rotary = true}}}, {"mlp", experts}, nn.residual{},
+                  nn.lm_loss{vocab = cases.VOCAB, hidden = 512}, seed = 2}
+  local trainer = zt.trainer(zt.program(nn.sequential(layers)), {})
+  local requests = cases.requests(6)
+  local function run(more)
+    more.trainer, more.max_context = trainer, cases.SEQ
+    return cases.texts(infer.engine(more):generate(requests))
+  end
+  lu.assertEquals(run{}, run{max_sequences = 1, token_budget = 3, cache = {prefix = false}})
+  lu.assertNotEquals(run{numerics = "fast"}, run{})
+end
+
 -- An int8 cache changes numbers, but not from one schedule to another.
 function TestExact:test_an_int8_cache_has_the_same_bits_in_all_schedules()
   local trainer, requests = cases.trainer "llama", cases.requests(6)

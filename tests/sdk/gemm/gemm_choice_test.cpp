@@ -2,6 +2,7 @@
 #include "zt/gemm/gemm_choice.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -44,6 +45,38 @@ TEST_F(Choice, GroupsHaveNames) {
   EXPECT_TRUE(names.contains("float32") && names.contains("float64_of_few_rows") && names.contains("bfloat16_to_float32"));
   EXPECT_TRUE(names.contains("float16_to_float32_of_few_rows"));
   EXPECT_FALSE(names.contains("float64_to_float32"));
+}
+
+// A scope holds for the calling thread, for the dtypes that its provider takes, and until it ends.
+TEST_F(Choice, AScopeChoosesForAWhile) {
+  const GemmShape shape{GemmKind::forward, at::kFloat, 3, 4, 5};
+  EXPECT_EQ(fakes_of(shape), 0);
+  {
+    const GemmScope scope("fake");
+    EXPECT_EQ(fakes_of(shape), 1);
+    EXPECT_EQ(fakes_of({GemmKind::forward, at::kDouble, 3, 4, 5}), 0);
+    {
+      const GemmScope inner("aten");
+      EXPECT_EQ(fakes_of(shape), 0);
+    }
+    EXPECT_EQ(fakes_of(shape), 1);
+  }
+  EXPECT_EQ(fakes_of(shape), 0);
+  EXPECT_CONTAINS(message_of<Misuse>([] { GemmScope("fak"); }), "did you mean 'fake'?");
+}
+
+TEST_F(Choice, AScopeMultipliesInLinear) {
+  for (const int64_t rows : {1, 3}) {
+    const at::Tensor x = at::randn({1, rows, 5}), w = at::randn({4, 5}), bias = at::randn({4}), before = bias.clone();
+    const at::Tensor expected = at::linear(x, w, bias);
+    const at::NoGradGuard no_grad;
+    const GemmScope scope("fake");
+    fake_runs = 0;
+    EXPECT_TRUE(at::allclose(linear_by_scope(x, w, bias), expected));
+    EXPECT_TRUE(at::allclose(linear_by_scope(x, w), expected - bias, 1e-5, 1e-6));
+    EXPECT_EQ(fake_runs, 2);
+    EXPECT_TRUE(bias.equal(before));  // of one row, an expanded bias would be the bias itself
+  }
 }
 
 TEST_F(Choice, FewRowsNeedALargeMatrix) {

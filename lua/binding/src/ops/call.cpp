@@ -4,6 +4,7 @@
 #include "ops/convert.h"
 #include "ops/match.h"
 #include "zt/base/error.h"
+#include "zt/gemm/gemm_choice.h"
 #include "zt/lua/state.h"
 
 namespace zt::lua {
@@ -40,6 +41,19 @@ bool take_requires_grad(const Operator& op, OperatorCall& call) {
   return wanted;
 }
 
+// Multiplies rows by a matrix as the GemmScope of this thread says, if there is one: x:matmul(w), zt.mm(x, w) and
+// zt.linear(x, w, bias) of a layer whose rows must not depend on each other. Puts the product in the place of the arguments.
+// Returns false for other operators.
+bool multiply_in_scope(const std::string& name, std::vector<c10::IValue>& stack) {
+  const bool is_linear = name == "linear";
+  if (!GemmScope::current() || !(is_linear || name == "matmul" || name == "mm")) return false;
+  const at::Tensor x = stack[0].toTensor(), w = stack[1].toTensor();
+  if (w.dim() != 2 || x.dim() < 2 || x.size(-1) != w.size(is_linear ? 1 : 0)) return false;
+  const auto bias = is_linear ? stack[2].toOptional<at::Tensor>() : std::nullopt;
+  stack = {linear_by_scope(x, is_linear ? w : w.t(), bias)};
+  return true;
+}
+
 // Upvalues: the operator, the call style.
 int call_operator(lua_State* L) {
   const auto& op = *static_cast<const Operator*>(lua_touserdata(L, lua_upvalueindex(1)));
@@ -51,7 +65,7 @@ int call_operator(lua_State* L) {
   const Match match = choose(op, call);
   auto stack = convert_arguments(match, call);
   refuse_draws_without_generator(*match.overload, stack);
-  match.overload->handle.callBoxed(stack);
+  if (!multiply_in_scope(op.name, stack)) match.overload->handle.callBoxed(stack);
   if (requires_grad) stack.front().toTensor().set_requires_grad(true);
   luaL_checkstack(L, static_cast<int>(stack.size()) + LUA_MINSTACK, "an operator's results");
   for (const auto& result : stack) push_result(result, call);

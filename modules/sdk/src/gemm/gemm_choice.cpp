@@ -8,6 +8,7 @@
 
 #include "gemm.h"
 #include "zt/base/error.h"
+#include "zt/base/rows.h"
 #include "zt/base/tensor.h"
 
 namespace zt {
@@ -224,6 +225,18 @@ GemmScope::~GemmScope() {
 
 const Gemm* GemmScope::current() {
   return scoped_gemm;
+}
+
+at::Tensor linear_by_scope(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias) {
+  const Gemm* gemm_of_scope = GemmScope::current();
+  const bool can_run = gemm_of_scope && !at::GradMode::is_enabled() && x.dim() > 0 && w.dim() == 2 && is_for_host(x) &&
+                       x.scalar_type() == w.scalar_type() && gemm_of_scope->takes(at::kCPU, x.scalar_type());
+  if (!can_run) return at::linear(x, w, bias);
+  std::vector<int64_t> sizes = x.sizes().vec();
+  sizes.back() = w.size(0);
+  const at::Tensor out = bias ? bias->expand(sizes).clone(at::MemoryFormat::Contiguous) : at::empty(sizes, x.options());
+  gemm(GemmKind::forward, as_rows(x), w.t(), out.view({-1, w.size(0)}), bias ? 1 : 0);
+  return out;
 }
 
 }  // namespace zt

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -41,6 +42,20 @@ template <class Body>
 void for_rows(int64_t rows, int64_t width, const Body& body) {
   constexpr int64_t kGrain = 32768;
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, width)), body);
+}
+
+// Calls body(begin, end) in parallel for parts of [0, count) of `part` each. Each thread takes the next part when it is done with
+// one: for work whose parts take different times, and for threads that do not all get as much of a processor or of the memory.
+// make_body() is called by each thread for a body of its own.
+template <class MakeBody>
+void for_parts(int64_t count, int64_t part, const MakeBody& make_body) {
+  const int64_t threads = std::min<int64_t>(at::get_num_threads(), (count + part - 1) / part);
+  std::atomic<int64_t> next = 0;
+  at::parallel_for(0, threads, 1, [&](int64_t, int64_t) {
+    auto body = make_body();
+    for (int64_t begin = next.fetch_add(part); begin < count; begin = next.fetch_add(part))
+      body(begin, std::min(begin + part, count));
+  });
 }
 
 // Calls body(begin, end) in parallel for parts of [0, elements).

@@ -7,6 +7,7 @@
 
 #include <compare>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,10 @@ class GemmScope {
  private:
   const Gemm* before_;
 };
+
+// Returns x w^T [..., n], plus `bias` [n] if it is given, of x [..., k] and w [n, k]. Within a GemmScope, without autograd, its
+// provider multiplies; else it is at::linear.
+at::Tensor linear_by_scope(const at::Tensor& x, const at::Tensor& w, const std::optional<at::Tensor>& bias = {});
 
 // Compares the choices of all ranks, in the order of ranks, each as `to_value` returns it. Throws Misuse, with the ranks and
 // their providers, if two ranks use different providers for a group.
