@@ -86,7 +86,7 @@ function TestExact:test_products_in_lua_and_of_routers_have_the_same_bits()
   local moe, nn = require "zt.moe", require "zt.nn"
   local gate = nn.layer{
     params = {w = zt.randn({512, 512}, {seed = 3}):mul(0.05), b = zt.randn({512}, {seed = 4})},
-    forward = function(self, h) return h + zt.linear(h:matmul(self.w):tanh(), self.w, self.b) end, tokens = "separate",
+    forward = function(own, h) return h + zt.linear(h:matmul(own.w):tanh(), own.w, own.b) end, tokens = "separate",
   }
   local experts = moe.layers{experts = 8, hidden = 512, ffn = 64, shared = {ffn = 64, gate = true}}
   local layers = {nn.embedding{vocab = cases.VOCAB, hidden = 512}, {"gate", gate},
