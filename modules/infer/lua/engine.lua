@@ -1,21 +1,20 @@
 --- infer.engine{trainer = t, ...}: answers many requests at once with a model.
 
 local check = require "zt.check"
+local core = require "zt.core"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 
-local WITH_MODEL = {"with model", function(o) return o.model ~= nil end}
 local SCHEMA = {
-  {"trainer", "Trainer", "holds the parameters; one without an optimizer holds nothing else"},
+  {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
   {"model", "string", "in place of a trainer: the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"},
-  {"mesh", "Mesh", "the ranks of the model; without it this rank alone", only_with = WITH_MODEL},
-  {"tensor", "Axis", "the axis of the mesh over whose ranks matrices are cut", only_with = WITH_MODEL},
-  {"pipeline", "Axis", "the axis over whose ranks layers are divided", only_with = WITH_MODEL},
-  {"experts", "Axis", "the axis over whose ranks experts are divided, which have other requests", only_with = WITH_MODEL},
-  {"data", "Axis", "the axis whose ranks have other requests", only_with = WITH_MODEL},
-  {"dtype", "string", "of the parameters; default: that of the folder", one_of = {"fp32", "bf16", "fp16", "fp64"},
-   only_with = WITH_MODEL},
+  {"mesh", "Mesh", "the ranks of the model; by default those of the trainer, or this rank alone"},
+  {"tensor", "Axis", "the axis of the mesh over whose ranks matrices are cut"},
+  {"pipeline", "Axis", "the axis over whose ranks layers are divided"},
+  {"experts", "Axis", "the axis over whose ranks experts are divided, which have other requests"},
+  {"data", "Axis", "the axis whose ranks have other requests"},
+  {"dtype", "string", "of the parameters; default: that of the folder or trainer", one_of = {"fp32", "bf16", "fp16", "fp64"}},
   {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
   {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},
   {"token_budget", "integer", "most tokens that a step computes", default = 512, at_least = 1},
@@ -31,6 +30,28 @@ local GENERATE = {
 }
 
 local Engine = class "InferenceEngine"
+
+local DTYPES = {float32 = "fp32", float64 = "fp64", bfloat16 = "bf16", float16 = "fp16"}
+
+-- Copies all parameters between trainers of the same model, one at a time.
+local function copy_parameters(from, to)
+  for _, parameter in ipairs(to.model:parameters()) do
+    core.scope(function() to:set_parameter(parameter.name, from:parameter(parameter.name)) end)
+  end
+end
+
+-- Returns the model of a trainer as model.open returns that of a folder.
+local function model_of(trainer)
+  local options = trainer.model.options
+  if options == nil then
+    fail("infer.engine: nn.gpt or moe.gpt did not make the trainer's model, so it cannot be made for another mesh or dtype: "
+      .. "leave them out")
+  end
+  return {
+    options = options, dtype = DTYPES[trainer:parameter(trainer.model:parameters()[1].name):dtype()],
+    load = function(to) copy_parameters(trainer, to) end,
+  }
+end
 
 -- Returns the tokens of a text. Fails without a tokenizer.
 local function encode(self, text, path)
@@ -59,8 +80,7 @@ end
 
 --- Adds a request. Returns its number. Collective over the ranks that compute it together, as are `abort` and `step`.
 function Engine:submit(request)
-  local core = core_of(self)
-  return core:submit(plain(self, request, "request"))
+  return core_of(self):submit(plain(self, request, "request"))
 end
 
 --- Ends all answers of a request before the next step. Returns whether it had any.
@@ -79,15 +99,15 @@ function Engine:generate(requests, value)
   local options = check.options("engine:generate", GENERATE, value)
   if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
   if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
-  local core, numbers, places, answers = core_of(self), {}, {}, {}
+  local engine, numbers, places, answers = core_of(self), {}, {}, {}
   local done, reason = pcall(function()
     local ready = {}
     for place, request in ipairs(requests) do ready[place] = plain(self, request, "requests[" .. place .. "]") end
     for place, request in ipairs(ready) do
-      numbers[place] = core:submit(request)
+      numbers[place] = engine:submit(request)
       places[numbers[place]] = place
     end
-    for step in function() return core:step() end do
+    for step in function() return engine:step() end do
       for _, piece in ipairs(step.texts) do
         piece.request = places[piece.request]
         if options.on_text and piece.request then options.on_text(piece) end
@@ -99,7 +119,7 @@ function Engine:generate(requests, value)
     end
   end)
   if not done then
-    for _, number in pairs(numbers) do core:abort(number) end
+    for _, number in pairs(numbers) do engine:abort(number) end
     error(reason, 0)
   end
   table.sort(answers, function(a, b)
@@ -107,6 +127,15 @@ function Engine:generate(requests, value)
     return a.copy < b.copy
   end)
   return answers
+end
+
+--- Takes the parameters of a trainer of the same model. Without it, or with the engine's own trainer, only drops what was
+-- computed from the old ones: steps of that trainer do this by themselves, but other changes do not. Collective over both meshes.
+function Engine:update(trainer)
+  local engine = core_of(self)
+  if trainer ~= nil then check.argument("engine:update", "the first argument", "Trainer", trainer) end
+  if trainer ~= nil and trainer ~= self.trainer then copy_parameters(trainer, self.trainer) end
+  engine:forget_keys()
 end
 
 --- Returns numbers about what the engine has done and holds.
@@ -125,8 +154,9 @@ local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_seq
 local function engine(value)
   local options = check.options("infer.engine", SCHEMA, value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
-  if options.model then
-    local opened = require("zt.infer.model").open(options.model)
+  local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
+  if options.model or has_layout then
+    local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
     options.trainer = require "zt.infer.trainer"(opened, options)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens

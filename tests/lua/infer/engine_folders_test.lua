@@ -21,7 +21,8 @@ function TestFolders:test_all_families_have_the_log_probabilities_of_transformer
       local logits = expected["logits_" .. precision]:to "float64"
       local requests, rows = {}, expected.tokens:tolist()
       for place, row in ipairs(rows) do
-        requests[place] = {prompt = {unpack(row, 1, #row - 1)}, max_tokens = 1, temperature = 0, prompt_logprobs = true, ignore_eos = true}
+        requests[place] = {prompt = {unpack(row, 1, #row - 1)}, max_tokens = 1, temperature = 0, prompt_logprobs = true,
+                           ignore_eos = true}
       end
       for place, answer in ipairs(engine:generate(requests)) do
         local all = logits:select(0, place - 1)
@@ -30,7 +31,8 @@ function TestFolders:test_all_families_have_the_log_probabilities_of_transformer
           lu.assertAlmostEquals(logprob, logprobs[i][rows[place][i + 1] + 1], 2 * bound * largest, name)
         end
         lu.assertEquals(#answer.prompt_logprobs, #rows[place] - 2)
-        if precision == "fp64" then lu.assertEquals(answer.tokens[1], all:select(0, #rows[place] - 2):argmax():item(), name) end
+        local likeliest = all:select(0, #rows[place] - 2):argmax():item()
+        if precision == "fp64" then lu.assertEquals(answer.tokens[1], likeliest, name) end
       end
     end
   end

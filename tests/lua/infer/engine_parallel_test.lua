@@ -99,6 +99,30 @@ function TestParallel:test_experts_with_a_capacity_are_refused()
   lu.assertErrorMsgContains("may read several tokens at once", engine_of, zt.program(model))
 end
 
+-- A trainer shards its parameters over all ranks; an engine has them in another layout, and takes them again after steps.
+function TestParallel:test_an_engine_takes_parameters_of_another_layout()
+  local optim = require "zt.optim"
+  local mesh = comm.mesh{dp = -1}
+  local other = mesh:refactor{tp = -1}
+  local program = zt.program(nn.gpt(cases.options "llama"), {precision = "fp64"}):apply(zero.shard{axis = mesh.dp, stage = 3})
+  local actor = zt.trainer(program, {optimizer = optim.adamw{lr = 0.01}})
+  local engine = infer.engine{trainer = actor, mesh = other, tensor = other.tp}
+  local function assert_like_actor()
+    local own = engine_of(program) -- over all ranks, each with all requests
+    own:update(actor)
+    local expected = own:generate(requests)
+    for place, answer in ipairs(engine:generate(requests)) do lu.assertEquals(answer.tokens, expected[place].tokens) end
+    return expected
+  end
+  local before = assert_like_actor()
+  local tokens = zt.tensor({cases.prompt(20, 2)}, {dtype = "int64"})
+  actor:step{tokens = tokens, labels = tokens}
+  engine:update(actor)
+  lu.assertNotEquals(cases.texts(assert_like_actor()), cases.texts(before))
+  local half = infer.engine{trainer = actor, dtype = "fp32", mesh = other, tensor = other.tp}
+  lu.assertEquals(#half:generate(requests), #requests)
+end
+
 function TestParallel:test_several_axes()
   if ranks < 4 then return end
   local mesh = comm.mesh{dp = -1, pp = 2, tp = 2}
