@@ -61,11 +61,13 @@ local function tokens_of(prompt)
   return prompt
 end
 
+local ANY_MEMORY = 2 ^ 50 -- bytes: an engine takes what one sequence needs
+
 -- Returns the tokens that an engine gives, which keeps keys and values.
 local function by_engine(trainer, given, options, numerics)
   local engine = infer.engine{
-    trainer = trainer, max_context = #given + options.max_tokens, max_sequences = 1, cache = {prefix = false},
-    numerics = numerics,
+    trainer = trainer, max_context = #given + options.max_tokens, max_sequences = 1, numerics = numerics,
+    cache = {prefix = false, memory = ANY_MEMORY},
   }
   local answer = engine:generate{
     prompt = given, max_tokens = options.max_tokens, temperature = options.temperature, top_k = options.top_k,

@@ -80,7 +80,7 @@ local function loss(run, value)
   end
 
   return require("zt.nn").layer{
-    kind = "loss", defined_at = place, forward = forward,
+    kind = "loss", tokens = "separate", defined_at = place, forward = forward,
     io = {inputs = names, outputs = outputs,
           losses = {[options.name] = {per = options.per, adds_over_tokens = options.adds_over_tokens or nil}}},
     count = options.per == "token" and count_tokens or nil, options = options,

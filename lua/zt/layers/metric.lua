@@ -52,7 +52,7 @@ local function metric(name, run, value)
     return unpack(passed, 1, #names)
   end
   return require("zt.nn").layer{
-    kind = "metric", defined_at = place, forward = forward, options = options,
+    kind = "metric", tokens = "separate", defined_at = place, forward = forward, options = options,
     io = {inputs = names, outputs = names, metrics = {name}},
   }
 end

@@ -112,26 +112,46 @@ EngineOptions checked_options(EngineOptions options) {
   return options;
 }
 
+namespace {
+
+// The bytes that a rank may use, and that are free for it; -1: not known.
+struct CacheMemory {
+  int64_t bytes, free;
+};
+
+CacheMemory cache_memory(double memory, at::Device device, const World& world) {
+  if (!device.is_cpu()) {
+    if (memory <= 1)
+      misuse("infer.engine: it is not known how much memory is free on {}: give cache.memory in bytes", device.str());
+    return {static_cast<int64_t>(memory), -1};
+  }
+  const int64_t free = machine_memory().free, own = free < 0 ? -1 : free / std::max(world.ranks_per_node, 1);
+  if (memory <= 1 && own < 0) misuse("infer.engine: it is not known how much memory is free here: give cache.memory in bytes");
+  return {static_cast<int64_t>(memory <= 1 ? memory * static_cast<double>(own) : memory), own};
+}
+
+}  // namespace
+
 std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world) {
   const CacheOptions& cache = options.cache;
   const Trainer& trainer = *options.trainer;
+  const at::Device device = trainer.state().links->device();
   const at::ScalarType params = trainer.program().precision().params;
   const KvShapes shapes = kv_shapes(trainer);
   const int64_t bytes = block_bytes(shapes, cache, params), of_one = blocks_of(options.max_context, cache.block);
-  const int64_t free = std::max<int64_t>(machine_memory().free, 0) / std::max(world.ranks_per_node, 1);
-  const auto memory = static_cast<int64_t>(cache.memory <= 1 ? cache.memory * static_cast<double>(free) : cache.memory);
+  const CacheMemory memory = cache_memory(cache.memory, device, world);
   const int64_t most = of_one * options.max_sequences;
-  const int64_t blocks = replica.least(bytes == 0 ? most : std::min(most, memory / bytes));
-  if (cache.memory > 1 && free > 0 && blocks * bytes > free)
+  const int64_t blocks = replica.least(bytes == 0 ? most : std::min(most, memory.bytes / bytes));
+  if (memory.free >= 0 && blocks * bytes > memory.free)
     misuse(
         "infer.engine: the cache of {} does not fit, {} are free for this rank: lower cache.memory, or give cache.dtype = \"int8\"",
-        human_bytes(blocks * bytes), human_bytes(free));
+        human_bytes(blocks * bytes), human_bytes(memory.free));
   if (blocks < of_one)
     misuse(
         "infer.engine: a sequence of max_context = {} tokens needs a cache of {}, and cache.memory = {} gives {}: raise "
         "cache.memory, lower max_context, or give cache.dtype = \"int8\"",
-        options.max_context, human_bytes(of_one * bytes), cache.memory, human_bytes(memory));
-  return std::make_unique<KvStore>(shapes, cache, params, static_cast<int32_t>(blocks), trainer.state().links->device());
+        options.max_context, human_bytes(of_one * bytes), cache.memory, human_bytes(memory.bytes));
+  return std::make_unique<KvStore>(shapes, cache, params, static_cast<int32_t>(blocks), device);
 }
 
 void check_fits(const Request& request, const EngineOptions& options) {

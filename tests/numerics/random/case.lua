@@ -104,9 +104,17 @@ function events.infer(run, outcome, step)
   outcome.inferred[#outcome.inferred + 1] = {first = batches.samples(run.case, run.first), logits = logits}
 end
 
-function events.generate(run, outcome, step)
-  local prompt = {1, step % run.case.vocab, 3}
-  outcome.generated[#outcome.generated + 1] = zt.generate(run.trainer, prompt, {seq = 4, max_tokens = 4, seed = step})
+-- Returns a stand-in that makes zt.generate read all tokens again for each new one.
+local function reading_again(trainer)
+  return setmetatable({program = trainer.program, infer = function(_, ...) return trainer:infer(...) end}, {__name = "Trainer"})
+end
+
+-- With a window of 4 tokens, the later ones do not see the prompt. Else all but the reference keep keys and values, where their
+-- layers allow that.
+function events.generate(run, outcome, step, variant)
+  local prompt, options = {1, step % run.case.vocab, 3}, {seq = step % 4 == 3 and 4 or 8, max_tokens = 4, seed = step}
+  local trainer = variant.reference and reading_again(run.trainer) or run.trainer
+  outcome.generated[#outcome.generated + 1] = zt.generate(trainer, prompt, options)
 end
 
 -- A mistake that the script catches: a batch that the trainer cannot take. All ranks must learn of it, and no trace is left.

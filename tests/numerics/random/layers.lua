@@ -20,7 +20,7 @@ local function named(name) return {inputs = {"h"}, outputs = {"h", name}} end
 function layers.mix(hidden, count, seed)
   local params = {}
   for i = 1, count do params["w" .. i] = values({hidden}, seed + i, 0.5) end
-  return nn.layer{kind = "mix", params = params, forward = function(self, h)
+  return nn.layer{kind = "mix", tokens = "separate", params = params, forward = function(self, h)
     local y = h * (1 + self.w1)
     if count > 1 then y = y + self.w2 end
     if count > 2 then y = y + self.w3 * h:tanh() end
@@ -31,7 +31,9 @@ end
 
 --- h + sin(h * w), with a parameter that other layers may hold, too (zt.ranks.param).
 function layers.tied(param)
-  return nn.layer{kind = "tied", params = {w = param}, forward = function(self, h) return h + (h * self.w):sin() end}
+  return nn.layer{kind = "tied", tokens = "separate", params = {w = param}, forward = function(self, h)
+    return h + (h * self.w):sin()
+  end}
 end
 
 --- A choice of experts: with `top_k` 2 the best of the even ones and the best of the odd ones, else the best one.
@@ -49,13 +51,13 @@ function layers.param(hidden, seed) return ranks.param(values({hidden}, seed, 0.
 
 --- h, and as `name` tanh(h): for a layer further down.
 function layers.fork(name)
-  return nn.layer{kind = "fork", io = named(name), forward = function(_, h) return h, h:tanh() end}
+  return nn.layer{kind = "fork", tokens = "separate", io = named(name), forward = function(_, h) return h, h:tanh() end}
 end
 
 --- h + w * the output `name` of a layer before, with one number w.
 function layers.join(name, seed)
   return nn.layer{
-    kind = "join", io = {inputs = {"h", name}}, params = {w = values({1}, seed, 0.8)},
+    kind = "join", tokens = "separate", io = {inputs = {"h", name}}, params = {w = values({1}, seed, 0.8)},
     forward = function(self, h, aside) return h + self.w * aside end,
   }
 end
@@ -63,14 +65,14 @@ end
 --- h, and as `name` a mask of the tokens, int64 [samples, tokens, 1], without a gradient.
 function layers.mask(name)
   return nn.layer{
-    kind = "mask", io = {inputs = {"h"}, outputs = {"h", {name = name, differentiable = false}}},
+    kind = "mask", tokens = "separate", io = {inputs = {"h"}, outputs = {"h", {name = name, differentiable = false}}},
     forward = function(_, h, ctx) return h, ctx:batch "tokens":remainder(3):ne(0):to "int64":unsqueeze(-1) end,
   }
 end
 
 --- h times the mask `name`, or half of it.
 function layers.masked(name)
-  return nn.layer{kind = "masked", io = {inputs = {"h", name}}, forward = function(_, h, mask)
+  return nn.layer{kind = "masked", tokens = "separate", io = {inputs = {"h", name}}, forward = function(_, h, mask)
     return h * (mask:to(h:dtype()) + 1):mul(0.5)
   end}
 end
@@ -78,7 +80,7 @@ end
 --- h, and as `name` w * h, which no layer reads: the parameter gets no gradient.
 function layers.unread(hidden, name, seed)
   return nn.layer{
-    kind = "unread", io = named(name), params = {w = values({hidden}, seed, 0.5)},
+    kind = "unread", tokens = "separate", io = named(name), params = {w = values({hidden}, seed, 0.5)},
     forward = function(self, h) return h, h * self.w end,
   }
 end
@@ -86,7 +88,7 @@ end
 --- h, and a loss term: the sum of w * h^2 over the valid tokens, or over the samples with their factor in the batch.
 function layers.penalty(hidden, term, per, seed)
   return nn.layer{
-    kind = "penalty", io = {losses = {[term] = {per = per, adds_over_tokens = per == "sample"}}},
+    kind = "penalty", tokens = "separate", io = {losses = {[term] = {per = per, adds_over_tokens = per == "sample"}}},
     params = {w = values({hidden}, seed, 0.2)},
     count = function(batch) return per == "token" and batch "labels":ge(0):sum():item() or 0 end,
     forward = function(self, h, ctx)
@@ -102,7 +104,7 @@ end
 --- h + used, and + unused for the samples that the batch wants. In a micro-batch without such a sample, `unused` is not read.
 function layers.sometimes(hidden, seed)
   return nn.layer{
-    kind = "sometimes", params = {unused = values({7}, seed, 0.5), used = values({hidden}, seed + 1, 0.5)},
+    kind = "sometimes", tokens = "separate", params = {unused = values({7}, seed, 0.5), used = values({hidden}, seed + 1, 0.5)},
     forward = function(self, h, ctx)
       local y = h + self.used
       if not ctx:has_batch "wanted" then return y end -- as when tokens are generated
@@ -114,11 +116,11 @@ function layers.sometimes(hidden, seed)
 end
 
 --- silu(h), of any width.
-function layers.silu() return nn.layer{kind = "silu", forward = function(_, h) return h:silu() end} end
+function layers.silu() return nn.layer{kind = "silu", tokens = "separate", forward = function(_, h) return h:silu() end} end
 
 --- h. Fails where the batch field "fuse", [samples], is not 0.
 function layers.fuse()
-  return nn.layer{kind = "fuse", forward = function(_, h, ctx)
+  return nn.layer{kind = "fuse", tokens = "separate", forward = function(_, h, ctx)
     if ctx:has_batch "fuse" and ctx:batch "fuse":sum():item() > 0 then error "the fuse" end
     return h
   end}
@@ -126,13 +128,14 @@ end
 
 --- h, with dropout in Lua.
 function layers.dropout(p)
-  return nn.layer{kind = "lua_dropout", forward = function(_, h, ctx) return ctx:dropout(h, p) end}
+  return nn.layer{kind = "lua_dropout", tokens = "separate", forward = function(_, h, ctx) return ctx:dropout(h, p) end}
 end
 
 --- The layer, within a layer in Lua.
 function layers.within(layer)
   return nn.layer{
-    kind = "within", layers = {of = layer}, forward = function(self, h, ctx) return self.of:forward(h, ctx) end,
+    kind = "within", tokens = "separate", layers = {of = layer},
+    forward = function(self, h, ctx) return self.of:forward(h, ctx) end,
   }
 end
 
@@ -159,7 +162,7 @@ function layers.cut_mlp(tp, hidden, inner, seed, dropout)
     return tp and {values = whole, cut = {axis = tp, dim = dim, groups = groups}} or whole
   end
   return nn.layer{
-    kind = "cut_mlp", tensor_axes = {tp},
+    kind = "cut_mlp", tokens = "separate", tensor_axes = {tp},
     params = {up = param({2 * inner, hidden}, 1, 0, {inner, inner}), bias = param({2 * inner}, 2, 0, {inner, inner}),
               down = param({hidden, inner}, 3, 1)},
     forward = function(self, h, ctx)
