@@ -152,7 +152,8 @@ void Engine::finish(const PlannedStep& planned, const std::vector<DrawnTokens>& 
     stats_.kept_guesses += kept;
     const std::string text = answer.add(drawn[i]);
     if (!text.empty()) done.texts.push_back({answer.number(), answer.copy(), text});
-    if (!answer.is_done()) note_computed(answer.sequence, known + kept, limits_, *books_);
+    // An answer may end before the last guess that was kept.
+    note_computed(answer.sequence, std::min(known + kept, answer.sequence.left()), limits_, *books_);
   }
 }
 

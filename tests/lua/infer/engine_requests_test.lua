@@ -37,6 +37,9 @@ function TestRequests:test_the_same_prompt_again_is_read_from_the_cache()
   lu.assertEquals({first.cached_tokens, second.cached_tokens}, {0, 96})
   lu.assertEquals(second.tokens, first.tokens)
   lu.assertEquals(fresh:generate{prompt = prompt, max_tokens = 4, salt = "mine"}[1].cached_tokens, 0)
+  local ended = infer.engine{trainer = trainer, token_budget = 64} -- in two steps, of which the second one ends the answer
+  ended:generate{prompt = prompt, max_tokens = 1}
+  lu.assertEquals(ended:generate{prompt = prompt, max_tokens = 1}[1].cached_tokens, 96)
 end
 
 function TestRequests:test_a_stop_token_ends_the_answer_with_it()
