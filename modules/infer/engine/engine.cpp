@@ -45,7 +45,7 @@ bool Engine::abort(int64_t number) {
 }
 
 // All ranks do what the first one was told since the last step.
-void Engine::take_commands(EngineStep& done) {
+void Engine::take_commands() {
   Value::List mine;
   for (const Command& command : commands_) mine.push_back(Value::List{command.number, command.request});
   const Value given = replica_.from_first(mine);
@@ -69,7 +69,7 @@ void Engine::take_commands(EngineStep& done) {
       if (options_.speculative) live_.back()->guesses.emplace(options_.speculative->match, options_.speculative->tokens);
     }
   }
-  remove_done(done);
+  remove_done();
 }
 
 void Engine::forget_keys() {
@@ -157,11 +157,11 @@ void Engine::finish(const PlannedStep& planned, const std::vector<DrawnTokens>& 
   }
 }
 
-void Engine::remove_done(EngineStep& done) {
+void Engine::remove_done() {
   for (auto& answer : live_) {
     if (!answer->is_done()) continue;
     give_back(answer->sequence, *books_);
-    done.answers.push_back(answer->take());
+    done_.push_back(answer->take());
     answer.reset();
   }
   std::erase(live_, nullptr);
@@ -170,19 +170,19 @@ void Engine::remove_done(EngineStep& done) {
 EngineStep Engine::step() {
   const int64_t begin = now_ns();
   EngineStep done;
-  take_commands(done);
-  if (!replica_.any(!live_.empty())) {
-    done.has_run = !done.answers.empty();
-    return done;
+  take_commands();
+  if (replica_.any(!live_.empty())) {
+    drop_old_keys();
+    const PlannedStep planned = plan_step(schedule_parts(), options_.trainer->program().micro_batches(Mode::generate));
+    const std::vector<DrawnTokens> drawn = run(planned);
+    finish(planned, drawn, done);
+    remove_done();
+    done.has_run = true;
+    ++stats_.steps;
+    stats_.seconds += static_cast<double>(now_ns() - begin) * 1e-9;
   }
-  drop_old_keys();
-  const PlannedStep planned = plan_step(schedule_parts(), options_.trainer->program().micro_batches(Mode::generate));
-  const std::vector<DrawnTokens> drawn = run(planned);
-  finish(planned, drawn, done);
-  remove_done(done);
-  done.has_run = true;
-  ++stats_.steps;
-  stats_.seconds += static_cast<double>(now_ns() - begin) * 1e-9;
+  done.answers = std::exchange(done_, {});
+  done.has_run = done.has_run || !done.answers.empty();
   return done;
 }
 

@@ -67,12 +67,12 @@ class Engine {
     Value request = {};  // nil: an end
     int64_t number = 0;
   };
-  void take_commands(EngineStep& done);
+  void take_commands();
   void drop_old_keys();
   std::vector<AnswerPart> schedule_parts();
   std::vector<DrawnTokens> run(const PlannedStep& planned);
   void finish(const PlannedStep& planned, const std::vector<DrawnTokens>& drawn, EngineStep& done);
-  void remove_done(EngineStep& done);
+  void remove_done();
 
   EngineOptions options_;
   Replica replica_;
@@ -82,6 +82,7 @@ class Engine {
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<CacheBooks> books_;
   std::vector<std::unique_ptr<LiveAnswer>> live_;  // in the order of arrival
+  std::vector<Answer> done_;                       // until a step returns them: one that throws does not
   std::deque<Command> commands_;                   // of the first rank, until the next step
   int64_t next_number_ = 1;
   int64_t weights_ = 0, trainer_step_ = -1;  // the version of the parameters, and the trainer's step when it was last seen

@@ -138,6 +138,38 @@ function TestRequests:test_abort_ends_a_request()
   lu.assertEquals(fresh:stats().free_blocks + fresh:stats().prefix_blocks, fresh:stats().blocks)
 end
 
+-- A step that fails in a layer changes no answer, and loses none that is done.
+function TestRequests:test_a_step_that_fails_can_be_repeated()
+  local fails = false
+  local fuse = nn.layer{
+    forward = function(_, h)
+      if fails then error "the fuse" end
+      return h
+    end,
+    tokens = "separate",
+  }
+  local base = {nn.embedding{vocab = 64, hidden = 16}, {"fuse", fuse}, nn.block{hidden = 16, heads = 2, rotary = true},
+                nn.lm_loss{vocab = 64, hidden = 16}, seed = 1}
+  local fresh = infer.engine{trainer = zt.trainer(zt.program(nn.sequential(base)), {}), max_context = 64}
+  local request = {prompt = {1, 2, 3}, max_tokens = 6}
+  local expected = fresh:generate(request)[1].tokens
+  local kept, aborted = fresh:submit(request), fresh:submit(request)
+  fresh:step()
+  fresh:abort(aborted)
+  fails = true
+  lu.assertErrorMsgContains("the fuse", fresh.step, fresh)
+  lu.assertErrorMsgContains("the fuse", fresh.step, fresh)
+  fails = false
+  local reasons = {}
+  for step in function() return fresh:step() end do
+    for _, done in ipairs(step.answers) do
+      reasons[done.request] = done.finish_reason
+      if done.request == kept then lu.assertEquals(done.tokens, expected) end
+    end
+  end
+  lu.assertEquals(reasons, {[kept] = "length", [aborted] = "abort"})
+end
+
 function TestRequests:test_an_error_in_on_text_ends_the_requests()
   local bytes = byte_engine()
   lu.assertErrorMsgContains("enough", bytes.generate, bytes, {prompt = "hello", max_tokens = 30, logit_bias = LETTERS},
