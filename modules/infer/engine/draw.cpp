@@ -103,13 +103,31 @@ class PartDraw {
 
 }  // namespace
 
+namespace {
+
+// Returns the rows that the parts need, of the logits of those or of all rows.
+at::Tensor needed_rows(const std::vector<AnswerPart>& parts, const at::Tensor& logits) {
+  std::vector<int64_t> needed;
+  int64_t all = 0;
+  for (const AnswerPart& part : parts) {
+    all += part.rows;
+    for (int64_t row = all - part.logits; row < all; ++row) needed.push_back(row);
+  }
+  if (logits.size(0) == std::ssize(needed)) return logits;
+  if (logits.size(0) != all)
+    misuse("infer.engine: the model's head gave logits of {} tokens, but {} of {} were asked for, in the batch's `logits_of`",
+           logits.size(0), needed.size(), all);
+  return logits.index_select(0, at::tensor(needed, at::kLong).to(logits.device()));
+}
+
+}  // namespace
+
 std::vector<DrawnTokens> draw(const std::vector<AnswerPart>& parts, const at::Tensor& logits) {
-  const at::Tensor rows = logits.detach().to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor rows = needed_rows(parts, logits.detach()).to(at::kCPU, at::kDouble).contiguous();
   const auto vocabulary = static_cast<size_t>(rows.size(1));
   std::vector<int64_t> first(parts.size());
   int64_t total = 0;
   for (size_t i = 0; i < parts.size(); ++i) first[i] = std::exchange(total, total + parts[i].logits);
-  if (total != rows.size(0)) fault("a step computed {} rows of logits, and its parts need {}", rows.size(0), total);
   std::vector<DrawnTokens> drawn(parts.size());
   at::parallel_for(0, std::ssize(parts), 1, [&](int64_t begin, int64_t end) {
     PartDraw of_thread;

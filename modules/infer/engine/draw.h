@@ -23,8 +23,9 @@ struct AnswerPart {
 // Returns the number by which token `index` of a copy is drawn: 48 bits of the stream of the seed, in [0, 1).
 double uniform_of(int64_t seed, int64_t copy, int64_t index);
 
-// Returns what each part gets. logits: [rows, vocabulary], those of the parts one after the other. Token i of an answer depends
-// on its own row, the request, the copy, and i. A guess is kept if it is what is drawn in its place.
+// Returns what each part gets. logits: [rows, vocabulary], of the rows whose logits the step has, or, of a head that does not
+// know `logits_of`, of all rows, part by part. Token i of an answer depends on its own row, the request, the copy, and i. A guess
+// is kept if it is what is drawn in its place.
 std::vector<DrawnTokens> draw(const std::vector<AnswerPart>& parts, const at::Tensor& logits);
 
 // The same as a plain value, for other ranks.

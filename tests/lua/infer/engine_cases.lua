@@ -36,6 +36,11 @@ function cases.requests(count, more)
   for i = 1, count do
     local request = {prompt = cases.prompt(1 + (i * 37) % 90, i), max_tokens = 3 + (i * 11) % 30, seed = i, logprobs = 2,
       temperature = i % 3 == 0 and 0 or 0.9, top_k = i % 4 == 1 and 20 or 0, top_p = i % 5 == 2 and 0.9 or 1}
+    if i % 4 == 2 then
+      request.repetition_penalty, request.presence_penalty, request.frequency_penalty = 1.3, 0.2, 0.1
+    elseif i % 4 == 3 then
+      request.stop_tokens, request.min_tokens, request.logit_bias = {3, 5, 7, 11, 13, 17, 19}, 2, {[23] = 3, [3] = 1}
+    end
     for key, value in pairs(more or {}) do request[key] = value end
     requests[i] = request
   end

@@ -138,6 +138,25 @@ function TestRequests:test_abort_ends_a_request()
   lu.assertEquals(fresh:stats().free_blocks + fresh:stats().prefix_blocks, fresh:stats().blocks)
 end
 
+-- A head in Lua need not know which tokens' logits are wanted.
+function TestRequests:test_a_head_may_give_the_logits_of_all_tokens()
+  local w = zt.randn({16, 64}, {seed = 3})
+  local head = nn.layer{
+    forward = function(own, h) return h:matmul(own.w) end, params = {w = w}, tokens = "separate",
+    io = {outputs = {"logits"}},
+  }
+  local function engine_with(last)
+    local layers = {nn.embedding{vocab = 64, hidden = 16}, nn.block{hidden = 16, heads = 2, rotary = true}, {"head", last},
+                    seed = 1}
+    return infer.engine{trainer = zt.trainer(zt.program(nn.sequential(layers)), {}), max_context = 64, token_budget = 64}
+  end
+  local own = engine_with(head)
+  local list = {{prompt = {1, 2, 3}, max_tokens = 9, logprobs = 0}, {prompt = {4}, max_tokens = 5, logprobs = 0}}
+  local answers = own:generate(list)
+  lu.assertEquals({#answers[1].tokens, #answers[2].tokens}, {9, 5})
+  lu.assertEquals(cases.text(own:generate(list[1])[1]), cases.text(answers[1]))
+end
+
 -- A step that fails in a layer changes no answer, and loses none that is done.
 function TestRequests:test_a_step_that_fails_can_be_repeated()
   local fails = false
