@@ -37,8 +37,8 @@ local function check_window(content, source, config)
 end
 
 --- Opens the files at `path` and checks everything but the values. Returns {options = those of moe.gpt, token_ids =, names = of
--- the parameters, config = the content of config.json, dtype = of the first tensor}, with the functions `check_copies()`, which
--- fails if tensors that are one differ, and `read(place)`, which returns the parameter names[place].
+-- the parameters, dtype = of the first tensor}, with the functions `check_copies()`, which fails if tensors that are one differ,
+-- and `read(place)`, which returns the parameter names[place].
 function huggingface_folder.open(path)
   local config, files, shapes = huggingface_folder.config(path), native.safetensors(path), {}
   local content, source = json_file(config)
@@ -48,8 +48,7 @@ function huggingface_folder.open(path)
   for _, tensor in ipairs(list) do shapes[tensor.name] = tensor.shape end
   local map, copies = names.fit(form, options, shapes, config)
   check_options(options, config)
-  local opened = {options = options, token_ids = huggingface.token_ids(content), names = {}, config = content,
-                  dtype = list[1].dtype}
+  local opened = {options = options, token_ids = huggingface.token_ids(content), names = {}, dtype = list[1].dtype}
   for place, entry in ipairs(map) do opened.names[place] = entry.name end
   local function tensor_of(name) return files:read(name) end
   function opened.check_copies()

@@ -5,6 +5,7 @@ local core = require "zt.core"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
+local precisions = require "zt.infer.precisions"
 
 local SCHEMA = {
   {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
@@ -31,8 +32,6 @@ local GENERATE = {
 
 local Engine = class "InferenceEngine"
 
-local DTYPES = {float32 = "fp32", float64 = "fp64", bfloat16 = "bf16", float16 = "fp16"}
-
 -- Copies all parameters between trainers of the same model, one at a time.
 local function copy_parameters(from, to)
   for _, parameter in ipairs(to.model:parameters()) do
@@ -48,7 +47,7 @@ local function model_of(trainer)
       .. "leave them out")
   end
   return {
-    options = options, dtype = DTYPES[trainer:parameter(trainer.model:parameters()[1].name):dtype()],
+    options = options, dtype = precisions[trainer:parameter(trainer.model:parameters()[1].name):dtype()],
     load = function(to) copy_parameters(trainer, to) end,
   }
 end

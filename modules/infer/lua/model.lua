@@ -7,11 +7,11 @@ local fail = require "zt.fail"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
 local json_file = require "zt.ckpt.cmd.json_file"
+local precisions = require "zt.infer.precisions"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local model = {}
 
-local DTYPES = {float32 = "fp32", float64 = "fp64", bfloat16 = "bf16", float16 = "fp16"}
 local BYTES = 256 -- tokens of a model of bytes, whose tokenizer needs no file
 local PIECES = "tokenizer.model"
 
@@ -34,7 +34,7 @@ local function of_huggingface(path)
   local generation = folder .. "/generation_config.json"
   local ends = core.exists(generation) and ends_of((json_file(generation))) or {}
   return {
-    options = files.options, dtype = DTYPES[files.dtype] or "fp32",
+    options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = #ends > 0 and ends or ends_of(files.token_ids),
     tokenizer = tokenizer_of(tokenizer_files.contents(folder), files.options.vocab, folder),
     load = function(trainer)
@@ -59,7 +59,7 @@ local function of_checkpoint(path)
   end
   local dtype
   for _, tensor in ipairs(content.tensors) do
-    if not dtype and tensor.name:find "^model/" then dtype = DTYPES[tensor.dtype] end
+    if not dtype and tensor.name:find "^model/" then dtype = precisions[tensor.dtype] end
   end
   return {
     options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}),
