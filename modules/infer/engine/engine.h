@@ -15,7 +15,7 @@
 
 namespace zt::infer {
 
-// What a step did.
+// The result of a step.
 struct EngineStep {
   bool has_run = false;  // false: no rank had anything to do
   std::vector<TextPiece> texts = {};
@@ -27,10 +27,12 @@ struct EngineStats {
   int64_t cached_tokens = 0;                             // of prompts, whose keys and values were there
   int64_t put_back = 0;                                  // answers that gave their blocks to older ones, and were computed again
   int64_t guessed_tokens = 0, kept_guesses = 0;
-  int64_t waiting = 0, running = 0;                        // answers now
-  int64_t blocks = 0, free_blocks = 0, prefix_blocks = 0;  // of the cache; those that nobody holds, and those of the prefix cache
-  int64_t cache_bytes = 0;                                 // of this rank
-  double seconds = 0, layer_seconds = 0;                   // in steps; of these in Trainer::infer
+  int64_t waiting = 0, running = 0;       // answers now
+  int64_t blocks = 0;                     // in the cache
+  int64_t free_blocks = 0;                // of them: no answer and no prefix holds them
+  int64_t prefix_blocks = 0;              // of them: the prefix cache holds them
+  int64_t cache_bytes = 0;                // of this rank
+  double seconds = 0, layer_seconds = 0;  // in steps; of these in Trainer::infer
 };
 
 // Requires a causal model whose layers treat tokens apart (TokenScope), with the output `logits`. The trainer's parameters are

@@ -23,7 +23,7 @@ struct CacheOptions {
   bool prefix = true;  // sequences that begin alike share blocks
 };
 
-// What a rank keeps of a token: by position.
+// The keys and values that a rank keeps of a token, by the position of its layer in the model.
 using KvShapes = std::map<int, KvShape>;
 
 // Returns the bytes that one block takes on a rank. `params`: the dtype of the model's parameters.

@@ -17,7 +17,7 @@ namespace zt::infer {
 
 using TokenBytes = std::function<std::string(int32_t)>;  // what a token adds to a text
 
-// What a step has drawn for one answer. `error`: why there is nothing; then the answer ends.
+// The tokens that a step has drawn for one answer. If it could not draw any, `error` says why, and the answer ends.
 struct DrawnTokens {
   std::vector<TokenLogprob> tokens = {};
   std::vector<double> prompt_logprobs = {};  // of the tokens after those that the step has computed

@@ -1,4 +1,4 @@
-// What a request asks for, and what it gets.
+// The requests to an engine, and their answers.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What an engine checks and sizes before its first step.
+// Checks the options of an engine and sizes its cache, before the first step.
 #pragma once
 
 #include <memory>

@@ -9,7 +9,7 @@
 
 namespace zt::infer {
 
-// What a replica computes in a step. Each micro-batch is one sample: the rows of some parts, one after the other.
+// The work of a replica in one step. Each micro-batch is one sample: it holds the rows of some parts, one after the other.
 struct PlannedStep {
   std::vector<AnswerPart> parts = {};  // in the order of their rows in all micro-batches
   std::vector<Batch> micro_batches = {};

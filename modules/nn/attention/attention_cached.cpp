@@ -22,7 +22,7 @@ struct CachedTile {
   int64_t count() const { return rows.count * heads.count; }
 };
 
-// What a thread computes at a time.
+// Up to kGroup tiles of one sequence and one head of the keys: a thread computes them together.
 struct CachedTask {
   const KvSequence* sequence;
   int64_t kv;
