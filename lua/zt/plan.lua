@@ -6,7 +6,8 @@ local core = require "zt.core"
 local picture = require "zt.run.picture"
 local text = require "zt.text"
 
-local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buffers", "buckets", "activations",
+local MEMORY = {"parameters", "master", "gradients", "optimizer", "staging", "buffers", "buckets", "cache",
+  "activations",
   "total", "host", "files"} -- the last two are no part of the total
 
 -- Joins show(name, count) of every entry, in the order of the names.

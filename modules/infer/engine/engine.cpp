@@ -15,18 +15,30 @@ namespace zt::infer {
 
 Engine::Engine(EngineOptions options, const World& world)
     : options_(checked_options(std::move(options))),
-      replica_(*options_.trainer),
+      world_(world),
+      replica_(world.dry ? Replica() : Replica(*options_.trainer)),
       limits_{.rows = options_.token_budget,
               .sequences = options_.max_sequences,
               .block = options_.cache.block,
               .has_prefixes = options_.cache.prefix},
-      vocabulary_(vocabulary_of(options_.trainer->program().info())),
-      store_(make_store(options_, replica_, world)),
-      books_(std::make_unique<CacheBooks>(store_->blocks(), options_.cache.block)) {
+      vocabulary_(vocabulary_of(options_.trainer->program().info())) {
+  if (world.dry) return;
+  store_ = make_store(options_, replica_, world);
+  books_ = std::make_unique<CacheBooks>(store_->blocks(), options_.cache.block);
   if (!options_.tokenizer) return;
   bytes_of_ = [tokenizer = options_.tokenizer, ids = options_.tokenizer->vocab()](int32_t token) {
     return token < ids ? tokenizer->bytes_of(token) : std::string();
   };
+}
+
+std::vector<Batch> Engine::describe_step() const {
+  Trainer& trainer = *options_.trainer;
+  if (trainer.trains())
+    misuse(
+        "infer.engine: its trainer is dry, as in a plan, and has an optimizer: the plan is that of the first training step; guard "
+        "other calls by `if not zt.world.dry`");
+  trainer.describe_inference(planned_cache(options_, world_));
+  return widest_step(options_, trainer.program().micro_batches(Mode::generate));
 }
 
 int64_t Engine::submit(const Value& table) {

@@ -46,7 +46,8 @@ struct EngineStats {
 class Engine {
  public:
   // Throws Misuse if the model cannot keep keys and values, naming the layer, if the options do not fit the model, or if the
-  // cache does not fit the memory. Collective over the mesh. `world`: of this rank.
+  // cache does not fit the memory. Collective over the mesh. `world`: of this rank. In a dry run the engine has no cache, and
+  // only `describe_step` may be called.
   Engine(EngineOptions options, const World& world);
 
   // Adds a request, a table as `parse_request` takes it. Returns its number. Throws Misuse for one that can never be answered.
@@ -59,6 +60,10 @@ class Engine {
   // Call after the parameters have changed in a way that no number of steps shows. What was computed from the old ones is
   // dropped.
   void forget_keys();
+
+  // Lets the plan of the dry trainer describe a step of this engine. Returns the step's micro-batches: as many tokens as a step
+  // computes. Throws Misuse if the trainer has an optimizer, or if the cache has no room for one sequence.
+  std::vector<Batch> describe_step() const;
 
   EngineStats stats() const;
   const EngineOptions& options() const { return options_; }
@@ -77,6 +82,7 @@ class Engine {
   void remove_done();
 
   EngineOptions options_;
+  World world_;
   Replica replica_;
   StepLimits limits_;
   int64_t vocabulary_;

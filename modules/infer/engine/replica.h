@@ -13,6 +13,7 @@ namespace zt::infer {
 // Threads: the rank's thread only.
 class Replica {
  public:
+  Replica() = default;  // of one rank
   // Collective over the mesh.
   explicit Replica(const Trainer& trainer);
 

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "schedule/schedule.h"
 #include "zt/base/error.h"
@@ -58,9 +59,7 @@ void check_tokens(const Model& model, const std::string& where, const at::Tensor
                  [&] { extras_of(*named.layer).check_batch(field, Mode::generate); });
 }
 
-KvShapes kv_shapes(const Trainer& trainer) {
-  const Program& program = trainer.program();
-  const Coord coord = trainer.state().links->place().coord;
+KvShapes kv_shapes(const Program& program, const Coord& coord) {
   const std::vector<bool> runs = positions_run(program.build(Mode::generate, coord), program.info());
   KvShapes shapes;
   for (size_t position = 0; position < runs.size(); ++position) {
@@ -132,26 +131,65 @@ CacheMemory cache_memory(double memory, at::Device device, const World& world) {
 
 }  // namespace
 
+namespace {
+
+// Returns the blocks that a sequence of max_context tokens needs.
+int64_t blocks_of_one(const EngineOptions& options) {
+  return blocks_of(options.max_context, options.cache.block);
+}
+
+// Returns the blocks for which `bytes` have room, and no more than all sequences at their longest need.
+int64_t blocks_within(const EngineOptions& options, int64_t bytes, int64_t bytes_of_block) {
+  const int64_t most = blocks_of_one(options) * options.max_sequences;
+  return bytes_of_block == 0 ? most : std::min(most, bytes / bytes_of_block);
+}
+
+void check_room(const EngineOptions& options, int64_t blocks, int64_t bytes, int64_t bytes_of_block) {
+  if (blocks >= blocks_of_one(options)) return;
+  misuse(
+      "infer.engine: a sequence of max_context = {} tokens needs a cache of {}, and cache.memory = {} gives {}: raise "
+      "cache.memory, lower max_context, or give cache.dtype = \"int8\"",
+      options.max_context, human_bytes(blocks_of_one(options) * bytes_of_block), options.cache.memory, human_bytes(bytes));
+}
+
+}  // namespace
+
 std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world) {
   const CacheOptions& cache = options.cache;
-  const Trainer& trainer = *options.trainer;
-  const at::Device device = trainer.state().links->device();
-  const at::ScalarType params = trainer.program().precision().params;
-  const KvShapes shapes = kv_shapes(trainer);
-  const int64_t bytes = block_bytes(shapes, cache, params), of_one = blocks_of(options.max_context, cache.block);
-  const CacheMemory memory = cache_memory(cache.memory, device, world);
-  const int64_t most = of_one * options.max_sequences;
-  const int64_t blocks = replica.least(bytes == 0 ? most : std::min(most, memory.bytes / bytes));
+  const Program& program = options.trainer->program();
+  const auto& links = *options.trainer->state().links;
+  const KvShapes shapes = kv_shapes(program, links.place().coord);
+  const int64_t bytes = block_bytes(shapes, cache, program.precision().params);
+  const CacheMemory memory = cache_memory(cache.memory, links.device(), world);
+  const int64_t blocks = replica.least(blocks_within(options, memory.bytes, bytes));
   if (memory.free >= 0 && blocks * bytes > memory.free)
     misuse(
         "infer.engine: the cache of {} does not fit, {} are free for this rank: lower cache.memory, or give cache.dtype = \"int8\"",
         human_bytes(blocks * bytes), human_bytes(memory.free));
-  if (blocks < of_one)
-    misuse(
-        "infer.engine: a sequence of max_context = {} tokens needs a cache of {}, and cache.memory = {} gives {}: raise "
-        "cache.memory, lower max_context, or give cache.dtype = \"int8\"",
-        options.max_context, human_bytes(of_one * bytes), cache.memory, human_bytes(memory.bytes));
-  return std::make_unique<KvStore>(shapes, cache, params, static_cast<int32_t>(blocks), device);
+  check_room(options, blocks, memory.bytes, bytes);
+  return std::make_unique<KvStore>(shapes, cache, program.precision().params, static_cast<int32_t>(blocks), links.device());
+}
+
+CacheBytes planned_cache(const EngineOptions& options, const World& world) {
+  const Program& program = options.trainer->program();
+  const auto bytes_of = [shared = options.trainer, cache = options.cache](const Coord& coord) {
+    return block_bytes(kv_shapes(shared->program(), coord), cache, shared->program().precision().params);
+  };
+  CacheMemory memory = cache_memory(options.cache.memory, options.trainer->state().links->device(), world);
+  if (options.cache.memory <= 1) {
+    for (const MemoryLine& line : options.trainer->memory()) {
+      if (line.kind == "parameters")
+        memory.bytes -= static_cast<int64_t>(options.cache.memory * static_cast<double>(line.predicted));
+    }
+  }
+  int64_t blocks = std::numeric_limits<int64_t>::max();
+  const MeshShape shape = program.coord().shape;
+  for (int rank = 0; rank < shape.world_size(); ++rank) {
+    const int64_t bytes = bytes_of({shape, rank}), of_rank = blocks_within(options, memory.bytes, bytes);
+    check_room(options, of_rank, memory.bytes, bytes);
+    blocks = std::min(blocks, of_rank);
+  }
+  return [blocks, bytes_of](const Coord& coord) { return blocks * bytes_of(coord); };
 }
 
 void check_fits(const Request& request, const EngineOptions& options) {

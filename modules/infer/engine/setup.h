@@ -24,6 +24,10 @@ int64_t vocabulary_of(const ModelInfo& model);
 // The ranks of a replica get equally many. Throws Misuse if it does not fit, or if one sequence does not fit in it.
 std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world);
 
+// Returns the bytes of keys and values of each rank in a plan, where nothing is allocated and weights take memory first. Throws
+// Misuse if one sequence does not fit.
+CacheBytes planned_cache(const EngineOptions& options, const World& world);
+
 // Throws Misuse if the model can never answer the request.
 void check_fits(const Request& request, const EngineOptions& options);
 

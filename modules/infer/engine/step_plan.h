@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "engine/draw.h"
+#include "engine/engine_options.h"
 #include "zt/execute/step_batch.h"
 #include "zt/model/kv_cache.h"
 
@@ -18,5 +19,8 @@ struct PlannedStep {
 
 // Cuts the parts into so many micro-batches with about as many rows each. Some of them may be empty.
 PlannedStep plan_step(std::vector<AnswerPart> parts, int micro_batches);
+
+// Returns the batch of a step with as many tokens as the options allow, all of them 0, and as many sequences, for plans.
+std::vector<Batch> widest_step(const EngineOptions& options, int micro_batches);
 
 }  // namespace zt::infer

@@ -5,7 +5,6 @@ local core = require "zt.core"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
-local precisions = require "zt.infer.precisions"
 
 local SCHEMA = {
   {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
@@ -47,7 +46,7 @@ local function model_of(trainer)
       .. "leave them out")
   end
   return {
-    options = options, dtype = precisions[trainer:parameter(trainer.model:parameters()[1].name):dtype()],
+    options = options, dtype = infer.abilities(trainer).dtype,
     load = function(to) copy_parameters(trainer, to) end,
   }
 end
@@ -73,8 +72,11 @@ local function plain(self, request, path)
   return copy
 end
 
+-- Returns the engine in C++. In a dry run there is nothing to compute: prints the plan of a step, and ends the process.
 local function core_of(self)
-  return self.core or fail "this engine was released: make another one"
+  if not self.core then fail "this engine was released: make another one" end
+  if core.world.dry then self.trainer:evaluate(self.core:describe_step()) end
+  return self.core
 end
 
 --- Adds a request. Returns its number. Collective over the ranks that compute it together, as are `abort` and `step`.

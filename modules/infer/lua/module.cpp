@@ -48,11 +48,13 @@ int make(lua_State* L) {
   return 1;
 }
 
-// infer.abilities(trainer) -> {keys = whether an engine can run its model, invariant = whether with numerics = "invariant"}
+// infer.abilities(trainer) -> {keys = whether an engine can run its model, invariant = whether with numerics = "invariant",
+// dtype = name of that of the parameters}
 int abilities(lua_State* L) {
   const auto trainer = lua::check<Trainer>(L, 1);
   lua::push(L, Value(Value::Table{{"keys", cannot_keep_keys(trainer->program()).empty()},
-                                  {"invariant", trainer->state().links->device().is_cpu()}}));
+                                  {"invariant", trainer->state().links->device().is_cpu()},
+                                  {"dtype", float_type_name(trainer->program().precision().params)}}));
   return 1;
 }
 
@@ -77,6 +79,18 @@ int draw_one(lua_State* L) {
 int measure_read_rate(lua_State* L) {
   constexpr int64_t kCaches = 8;
   lua::push(L, read_rate(kCaches * last_cache_bytes(), lua::check_number(L, 1)));
+  return 1;
+}
+
+// engine:describe_step() -> the micro-batches of the widest step, for the plan of a dry run
+int describe_step(lua_State* L) {
+  Value::List batches;
+  for (const Batch& batch : lua::check<Engine>(L, 1)->describe_step()) {
+    Value::Table fields;
+    for (const auto& [name, values] : batch) fields[name] = values;
+    batches.push_back(std::move(fields));
+  }
+  lua::push(L, Value(std::move(batches)));
   return 1;
 }
 
@@ -134,6 +148,7 @@ ZT_LUA_MODULE(infer) {
       .function<draw_one>("draw")
       .function<measure_read_rate>("read_rate");
   module.type<Engine>()
+      .method<describe_step>("describe_step")
       .method<submit>("submit")
       .method<abort_request>("abort")
       .method<step>("step")

@@ -39,6 +39,6 @@ return function(opened, o)
   local replicas = o.data or o.experts
   if replicas then program = program:apply(zero.shard{axis = replicas, stage = 0}) end
   local trainer = zt.trainer(program, {separate = true})
-  opened.load(trainer)
+  if not zt.world.dry then opened.load(trainer) end
   return trainer
 end

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "zt/base/error.h"
+#include "zt/base/words.h"
 
 namespace zt {
 

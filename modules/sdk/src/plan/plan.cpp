@@ -21,9 +21,10 @@ Communicator* control_of_all(const Program& program) {
 }
 
 std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
-                                       Mode untrained) {
+                                       Mode untrained, CacheBytes cache) {
   if (optimizer) program = program->for_optimizer(optimizer);
-  const std::shared_ptr<Plan> plan(new Plan(with_tensor_moves(std::move(program), optimizer), optimizer, untrained));
+  const std::shared_ptr<Plan> plan(
+      new Plan(with_tensor_moves(std::move(program), optimizer), optimizer, untrained, std::move(cache)));
   const Coord coord = plan->program_->coord();
   for (const Mode mode : plan->modes()) {
     auto programs = plan->verified_programs(mode);
@@ -40,9 +41,15 @@ std::shared_ptr<const Plan> Plan::make(std::shared_ptr<const Program> program, s
   }
   run_together(plan->world(), [&] {  // a script's optimizer may fail to say what states it has
     plan->rank_units_ = plan->describe_rank(coord);
-    plan->rank_ = plan_rank({plan->model(), plan->main(), plan->rank_units_, plan->optimizer_states()}, coord);
+    plan->rank_ = plan->rank_plan(plan->main(), plan->rank_units_, coord);
   });
   return plan;
+}
+
+RankPlan Plan::rank_plan(const RankProgram& program, const RankUnits& held, const Coord& coord) const {
+  RankPlan rank = plan_rank({model(), program, held, optimizer_states()}, coord);
+  if (cache_) rank.held.emplace_back("cache", cache_(coord));
+  return rank;
 }
 
 std::vector<Mode> Plan::modes() const {

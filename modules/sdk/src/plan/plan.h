@@ -12,6 +12,7 @@
 #include "plan/rehearsal/rehearsal.h"
 #include "zt/base/value.h"
 #include "zt/execute/executor.h"
+#include "zt/model/kv_cache.h"
 #include "zt/process/world.h"
 
 namespace zt {
@@ -29,9 +30,9 @@ class Plan {
  public:
   // Builds the programs of all ranks and verifies them. Collective over the mesh. `optimizer` may be null; `program` must be
   // frozen then. Throws Misuse, on all ranks alike, with the verifier's refusals, or if the ranks built different programs or
-  // multiply matrices by different providers.
+  // multiply matrices by different providers. `cache`: the keys and values of each rank; null means none.
   static std::shared_ptr<const Plan> make(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer,
-                                          Mode untrained = Mode::eval);
+                                          Mode untrained = Mode::eval, CacheBytes cache = {});
 
   const Program& program() const { return *program_; }
   const ModelInfo& model() const { return program_->info(); }
@@ -43,6 +44,8 @@ class Plan {
   const RankProgram& rank_program(Mode mode) const;            // throws Misuse for a training program without an optimizer
   const RankUnits& rank_units() const { return rank_units_; }  // the units of this rank, without buffers
   const RankPlan& rank() const { return rank_; }               // of this rank
+  // Returns the plan of the rank `coord`, which runs `program` with these units.
+  RankPlan rank_plan(const RankProgram& program, const RankUnits& held, const Coord& coord) const;
 
   // The axes over which the global batch is spread: those of COUNT.
   const std::vector<std::string>& data_axes() const { return data_axes_; }
@@ -83,8 +86,8 @@ class Plan {
   RankUnits describe_rank(const Coord& coord) const;
 
  private:
-  Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer, Mode untrained)
-      : program_(std::move(program)), optimizer_(std::move(optimizer)), untrained_(untrained) {}
+  Plan(std::shared_ptr<const Program> program, std::shared_ptr<const Optimizer> optimizer, Mode untrained, CacheBytes cache)
+      : program_(std::move(program)), optimizer_(std::move(optimizer)), untrained_(untrained), cache_(std::move(cache)) {}
   std::vector<std::shared_ptr<const RankProgram>> verified_programs(Mode mode) const;
   void check_units_alike() const;
   void set_holders(std::vector<Unit>& units, const Coord& coord) const;
@@ -92,6 +95,7 @@ class Plan {
   std::shared_ptr<const Program> program_;
   std::shared_ptr<const Optimizer> optimizer_;
   Mode untrained_;
+  CacheBytes cache_;
   std::array<std::shared_ptr<const RankProgram>, kModes.size()> programs_;  // of this rank, by mode
   std::vector<std::shared_ptr<const RankProgram>> of_ranks_;
   AxesSet joined_;

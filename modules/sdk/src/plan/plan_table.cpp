@@ -110,7 +110,7 @@ Value plan_of_all_ranks(const Plan& plan, const StepBatch& batch) {
       held = plan.describe_rank(coord);
       assumptions.emplace_back(fmt::format("optimizer state: that of rank {}, which owns the tensors with most of it", heaviest));
     }
-    const RankPlan rank = plan_rank({plan.model(), program, held, plan.optimizer_states()}, coord);
+    const RankPlan rank = plan.rank_plan(program, held, coord);
     std::map<std::string, int64_t> memory(rank.held.begin(), rank.held.end());
     const Rehearsal rehearsed = rehearse(inputs, program, held, {shape, ranks.front()});
     memory["activations"] = rehearsed.peak_bytes();

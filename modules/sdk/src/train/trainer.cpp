@@ -171,9 +171,9 @@ int64_t Trainer::predict_activations(const StepBatch& batch) {
   return report_->predict_activations(plan_->cut(batch));
 }
 
-void Trainer::describe_inference() {
+void Trainer::describe_inference(const CacheBytes& cache) {
   if (trains() || !options_.dry) misuse("only a dry trainer without an optimizer is described as it infers");
-  plan_ = Plan::make(program_, nullptr, Mode::generate);
+  plan_ = Plan::make(program_, nullptr, Mode::generate, cache);
   report_ = std::make_unique<Report>(plan_);
 }
 

@@ -4,7 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
+
+#include "zt/comm/mesh.h"
 
 namespace zt {
 
@@ -33,5 +36,8 @@ class KvCache {
   // Returns the memory of a position. Its tensors are undefined if this rank keeps nothing for it.
   virtual const KvLayer& layer(int position) const = 0;
 };
+
+// Returns the bytes of keys and values that the rank `coord` keeps, for plans.
+using CacheBytes = std::function<int64_t(const Coord& coord)>;
 
 }  // namespace zt

@@ -120,8 +120,8 @@ class Trainer : public Stateful {
   const TrainerTensors& tensors() const { return *tensors_; }
   TrainerPhases& phases() { return *phases_; }
 
-  // Lets what follows describe `infer` instead of `evaluate`. For a dry trainer without an optimizer.
-  void describe_inference();
+  // Lets what follows describe `infer` instead of `evaluate`, with `cache`, if given. For a dry trainer without an optimizer.
+  void describe_inference(const CacheBytes& cache = {});
   // Returns a text for people: model, actions by kind, bytes sent per step, bytes held by kind. Not collective.
   std::string report();
   std::vector<MemoryLine> memory();  // not collective
