@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/live_answer.h"
+#include "sample/shared_rows.h"
 
 namespace zt::infer {
 
@@ -25,8 +26,9 @@ double uniform_of(int64_t seed, int64_t copy, int64_t index);
 
 // Returns what each part gets. logits: [rows, vocabulary], of the rows whose logits the step has, or, of a head that does not
 // know `logits_of`, of all rows, part by part. Token i of an answer depends on its own row, the request, the copy, and i. A guess
-// is kept if it is what is drawn in its place.
-std::vector<DrawnTokens> draw(const std::vector<AnswerPart>& parts, const at::Tensor& logits);
+// is kept if it is what is drawn in its place. With `share` the logits are those of this rank's tokens, [rows, share->count], and
+// the call is collective over the ranks that share the vocabulary, all of which return the same.
+std::vector<DrawnTokens> draw(const std::vector<AnswerPart>& parts, const at::Tensor& logits, const TokenShare* share = nullptr);
 
 // The same as a plain value, for other ranks.
 Value to_value(const std::vector<DrawnTokens>& drawn);

@@ -6,6 +6,7 @@
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/gemm_choice.h"
+#include "zt/model/layer_extras.h"
 
 namespace zt {
 ZT_DEFINE_OBJECT(infer::Engine, "Engine")
@@ -24,6 +25,8 @@ Engine::Engine(EngineOptions options, const World& world)
       vocabulary_(vocabulary_of(options_.trainer->program().info())) {
   if (world.dry) return;
   store_ = make_store(options_, replica_, world);
+  share_ = token_share(options_.trainer->program());
+  if (share_) store_->set_class_axis(extras_of(*options_.trainer->program().model()->positions().back().layer).class_axis());
   books_ = std::make_unique<CacheBooks>(store_->blocks(), options_.cache.block);
   if (!options_.tokenizer) return;
   bytes_of_ = [tokenizer = options_.tokenizer, ids = options_.tokenizer->vocab()](int32_t token) {
@@ -142,7 +145,7 @@ std::vector<DrawnTokens> Engine::run(const PlannedStep& planned) {
     if (logits == outputs.end() || logits->second.dim() != 3)
       misuse("infer.engine: the model's output 'logits' must be [1, rows, vocabulary], got {}",
              logits == outputs.end() ? "none" : describe(logits->second));
-    drawn = draw(planned.parts, logits->second[0]);
+    drawn = draw(planned.parts, logits->second[0], share_ ? &*share_ : nullptr);
     drawing = now_ns() - since;
     return travels ? to_value(drawn) : Value();
   };

@@ -86,7 +86,8 @@ class Engine {
   Replica replica_;
   StepLimits limits_;
   int64_t vocabulary_;
-  TokenBytes bytes_of_;  // null without a tokenizer
+  std::optional<TokenShare> share_;  // of the vocabulary, if logits stay cut
+  TokenBytes bytes_of_;              // null without a tokenizer
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<CacheBooks> books_;
   std::vector<std::unique_ptr<LiveAnswer>> live_;  // in the order of arrival

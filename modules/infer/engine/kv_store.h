@@ -43,6 +43,9 @@ class KvStore final : public KvCache {
     return sequences_.at(static_cast<size_t>(micro_batch));
   }
   const KvLayer& layer(int position) const override;
+  std::string class_axis() const override { return class_axis_; }
+  // Sets the axis along which logits stay cut.
+  void set_class_axis(std::string axis) { class_axis_ = std::move(axis); }
   int32_t blocks() const { return blocks_; }
   int64_t bytes() const;
 
@@ -50,6 +53,7 @@ class KvStore final : public KvCache {
   int32_t blocks_;
   int64_t block_;
   std::map<int, KvLayer> layers_;
+  std::string class_axis_;
   std::vector<std::vector<KvSequence>> sequences_;
 };
 

@@ -1,6 +1,7 @@
 #include "engine/setup.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -92,6 +93,28 @@ int64_t vocabulary_of(const ModelInfo& model) {
     if (!param.dims.empty() && param.dims[0] == kVocabulary) return param.shape[0];
   }
   return 0;
+}
+
+std::optional<TokenShare> token_share(const Program& program) {
+  const Layer& head = *program.model()->positions().back().layer;
+  const std::string axis = extras_of(head).class_axis();
+  if (axis.empty() || program.coord().size(axis) == 1) return {};
+  const Coord coord = program.coord();
+  for (const auto& param : head.params()) {
+    const auto cut = std::ranges::find(param->placements, axis, &AxisPlacement::axis);
+    if (cut == param->placements.end() || cut->placement != Placement::sharded) continue;
+    const int64_t classes = param->shape[0];
+    const Share own = share_of(classes, coord.size(axis), coord[axis]);
+    const auto gather = [control = program.mesh()->axis(axis)->control](const at::Tensor& mine) {
+      std::vector<int64_t> sizes{control->size()};
+      sizes.insert(sizes.end(), mine.sizes().begin(), mine.sizes().end());
+      const at::Tensor all = at::empty(sizes, mine.options());
+      control->all_gather(all, mine).synchronize();
+      return all;
+    };
+    return TokenShare{own.begin, own.count, classes, coord[axis], gather};
+  }
+  return {};
 }
 
 EngineOptions checked_options(EngineOptions options) {

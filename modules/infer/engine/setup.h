@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "engine/engine_options.h"
 #include "engine/replica.h"
 #include "engine/request.h"
+#include "sample/shared_rows.h"
 #include "zt/process/world.h"
 
 namespace zt::infer {
@@ -23,6 +25,9 @@ int64_t vocabulary_of(const ModelInfo& model);
 // Makes the memory for keys and values: as many blocks as all sequences at their longest need, or as the option `memory` allows.
 // The ranks of a replica get equally many. Throws Misuse if it does not fit, or if one sequence does not fit in it.
 std::unique_ptr<KvStore> make_store(const EngineOptions& options, const Replica& replica, const World& world);
+
+// Returns how the ranks share the model's vocabulary, if the last layer can leave the classes of its logits cut.
+std::optional<TokenShare> token_share(const Program& program);
 
 // Returns the bytes of keys and values of each rank in a plan, where nothing is allocated and weights take memory first. Throws
 // Misuse if one sequence does not fit.

@@ -2,13 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 namespace zt::infer {
+
+constexpr double kNeverDrawn = -std::numeric_limits<double>::infinity();  // the logit of a token without a probability
 
 // How a token is drawn. The changes of logits and the cut-offs follow each other in this order, which is that of transformers.
 struct SamplingOptions {
@@ -28,8 +32,10 @@ class TokenCounts {
   void add_prompt(std::span<const int32_t> tokens);
   void add_answer(int32_t token);
 
+  // Applies the penalties to the logits of the tokens from `first` on.
+  void penalise(std::span<double> logits, int64_t first, const SamplingOptions& options) const;
+
  private:
-  friend class Sampler;
   struct Count {
     bool is_in_prompt = false;
     int64_t in_answer = 0;
@@ -42,6 +48,12 @@ struct SampledToken {
   double sampled_logprob = 0;  // of the distribution that it was drawn from
 };
 
+using Candidate = std::pair<double, int32_t>;  // a logit, later a weight, and its token
+
+// Changes the logits of the tokens from `first` on as the options say. Forbidden tokens get that of a token that is never drawn.
+void change_logits(std::span<double> logits, int64_t first, const SamplingOptions& options, const TokenCounts& counts,
+                   std::span<const int32_t> forbidden);
+
 // Has the memory for one row of logits. Threads: one at a time.
 class Sampler {
  public:
@@ -51,19 +63,28 @@ class Sampler {
   SampledToken sample(std::span<const double> logits, const SamplingOptions& options, const TokenCounts& counts,
                       std::span<const int32_t> forbidden, double uniform);
 
+  // Draws one of these tokens, ascending, whose logits are changed, after the cut-offs. `most`: the largest logit. `total`: the
+  // sum of exp((logit - most) / temperature) over all tokens, if not all that top_k leaves are among the candidates; else
+  // nullopt.
+  SampledToken choose(std::vector<Candidate> candidates, double most, std::optional<double> total, const SamplingOptions& options,
+                      double uniform);
+
   // Returns the tokens that remained in the last call, ascending. With temperature 0 all of them do.
   std::vector<int32_t> remaining() const;
 
  private:
-  using Candidate = std::pair<double, int32_t>;  // a logit, later a weight, and its token
-
-  void change(const SamplingOptions& options, const TokenCounts& counts, std::span<const int32_t> forbidden);
   void keep_top_k(int64_t top_k);
-  void keep_top_p(double top_p);
+  void keep_top_p(double top_p, std::optional<double> whole);
 
   std::vector<double> logits_;
-  std::vector<Candidate> candidates_;
+  std::vector<Candidate> candidates_;  // by ascending token
+  std::vector<Candidate> selection_;   // a copy, in the order in which it is searched
 };
+
+// The order of likeliest tokens.
+inline bool is_likelier(const Candidate& a, const Candidate& b) {
+  return a.first != b.first ? a.first > b.first : a.second < b.second;
+}
 
 // Returns whether a token can be drawn from the logits.
 bool can_sample(std::span<const double> logits);

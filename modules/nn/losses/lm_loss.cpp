@@ -92,9 +92,11 @@ LmLoss::LmLoss(const LmLossOptions& options)
   head_.weight = tied;
 }
 
-// Returns the logits of all classes.
+// Returns the logits of all classes, or of the rank's own ones if the cache wants these.
 at::Tensor LmLoss::logits(const at::Tensor& h, Context& context) const {
   const at::Tensor own = linear_into_parts(h, head_, tensor_, context);
+  const KvCache* const cache = context.kv_cache();
+  if (cache && tensor_.is_cut() && cache->class_axis() == tensor_.name()) return own;
   return tensor_.is_cut() ? gather_from(context, tensor_.name(), own, 2, head_.weight->shape[0], GatherUse::alike) : own;
 }
 

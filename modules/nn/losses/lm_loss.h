@@ -31,8 +31,8 @@ struct LmLossOptions : TensorAxisOptions {
 // gradient. With `tile`, the buffer has so many rows, and the backward computes the logits again. In mode generate, or without
 // the loss, the output is logits [samples, seq, vocab]; otherwise the output is undefined. In mode generate the batch may have
 // "logits_of" [samples, n] int64, places of tokens in a sample: then the output is the logits of these, [samples, n, vocab].
-// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them. With sequence
-// parallelism h has this rank's share of the tokens.
+// Where the classes are cut over ranks, each has its columns of the logits, and only the output joins them (class_axis()). With
+// sequence parallelism h has this rank's share of the tokens.
 class LmLoss final : public Layer, public LayerExtras {
  public:
   explicit LmLoss(const LmLossOptions& options);
@@ -49,6 +49,7 @@ class LmLoss final : public Layer, public LayerExtras {
   void check_batch(const BatchField& batch, Mode mode) const override;
   std::vector<std::string> axes() const override { return tensor_.axes(); }
   std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
+  std::string class_axis() const override { return tensor_.is_cut() ? tensor_.name() : ""; }
   TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "lm_loss"; }
 

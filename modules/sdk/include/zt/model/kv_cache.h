@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "zt/comm/mesh.h"
@@ -35,6 +36,8 @@ class KvCache {
   virtual const std::vector<KvSequence>& sequences(int micro_batch) const = 0;
   // Returns the memory of a position. Its tensors are undefined if this rank keeps nothing for it.
   virtual const KvLayer& layer(int position) const = 0;
+  // Returns LayerExtras::class_axis of the last layer if the logits of a rank's own classes are wanted; empty: those of all.
+  virtual std::string class_axis() const { return {}; }
 };
 
 // Returns the bytes of keys and values that the rank `coord` keeps, for plans.

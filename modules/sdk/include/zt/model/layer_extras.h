@@ -47,6 +47,9 @@ class LayerExtras {
   // The layers of the model get these fields of a batch cut, in training and evaluation, and `positions` if the batch has none.
   // Parameters that state no placement on its axis are replicated_other_data there.
   virtual std::optional<TokenCut> token_cut() const { return {}; }
+  // Returns the axis over whose ranks the classes of the layer's logits are cut by share_of. With a cache that names it
+  // (KvCache::class_axis), the output of a rank has those of its own classes only. Empty: the output always has all.
+  virtual std::string class_axis() const { return {}; }
   // Returns whether the layer needs all tokens of a sample. A model whose tokens are cut refuses such a layer.
   virtual bool needs_whole_samples() const { return false; }
   // Returns those of axes() over which the layer sums what it must know of the whole batch. The verifier refuses a program whose
