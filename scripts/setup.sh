@@ -43,6 +43,7 @@ PACKAGES=(
   libgtest-dev libgmock-dev libbenchmark-dev
   libcli11-dev nlohmann-json3-dev libfmt-dev
   libsentencepiece-dev sentencepiece
+  libpcre2-dev libutf8proc-dev
   libhdf5-dev hdf5-tools liburing-dev libxxhash-dev libblis4-serial
   clang-format universal-ctags
   dict-gcide

@@ -42,7 +42,9 @@ if [ "$oracle" = yes ]; then
   for maker in tests/oracle/make_*.py; do
     step "golden files: $maker"
     venv=.venv-oracle
-    if [ "$maker" = tests/oracle/make_huggingface.py ]; then venv=.venv-huggingface; fi
+    case $maker in
+      */make_huggingface.py|*/make_templates.py|*/make_tokenizers.py) venv=.venv-huggingface ;;
+    esac
     "$venv/bin/python" "$maker"
   done
 fi

@@ -24,8 +24,15 @@ local of_streams = setmetatable({}, {__mode = "k"}) -- made once, not for every 
 function tokenizer_files.of_data(data)
   if data == nil then return nil end
   if of_streams[data] == nil then
-    local has_tokenizer, model = pcall(function() return data.tokenizer:model() end) -- data may be any object
-    of_streams[data] = has_tokenizer and model ~= "" and {["tokenizer.model"] = kept(model)} or false
+    local has_tokenizer, tokenizer = pcall(function() return data.tokenizer end) -- data may be any object
+    local has_model, model = pcall(function() return tokenizer:model() end)
+    if not has_tokenizer or not has_model or model == "" then
+      of_streams[data] = false
+    elseif tokenizer.kind == "tokenizer.json" then
+      of_streams[data] = {["tokenizer.json"] = model}
+    else
+      of_streams[data] = {["tokenizer.model"] = kept(model)}
+    end
   end
   return of_streams[data] or nil
 end

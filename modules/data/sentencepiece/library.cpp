@@ -42,6 +42,13 @@ class SentencepieceModel : public PieceModel {
     }
     return bytes;
   }
+  int id_of(const std::string& piece) const override {
+    const int id = processor_.PieceToId(piece);
+    return processor_.IsUnknown(id) && processor_.IdToPiece(id) != piece ? -1 : id;
+  }
+  std::string piece(int id) const override { return processor_.IdToPiece(id); }
+  bool is_control(int id) const override { return processor_.IsControl(id); }
+  int begin_id() const override { return processor_.bos_id(); }
 
  private:
   sentencepiece::SentencePieceProcessor processor_;

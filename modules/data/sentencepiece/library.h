@@ -24,6 +24,10 @@ class PieceModel {
   virtual std::string decode(const std::vector<int>& ids, std::string& text) const = 0;
   // Returns the bytes that a piece adds to a text; empty for one that stands for no text.
   virtual std::string bytes_of(int id) const = 0;
+  virtual int id_of(const std::string& piece) const = 0;  // -1: there is no such piece
+  virtual std::string piece(int id) const = 0;
+  virtual bool is_control(int id) const = 0;  // stands for no text, such as "<s>"
+  virtual int begin_id() const = 0;           // the control piece of a text's beginning; -1: there is none
 };
 
 // The lines from which a model is learnt.

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <optional>
@@ -42,6 +43,57 @@ const PieceLibrary& piece_library() {
   return library;
 }
 
+// A piece that stands for no text, such as "</s>".
+using ControlPiece = std::pair<std::string, int>;
+
+// Iterates over the control pieces that a text spells outside of `contents`, from left to right.
+class ControlFinder {
+ public:
+  struct Found {
+    size_t begin, end;
+    int id;
+  };
+  ControlFinder(const std::vector<ControlPiece>& pieces, std::string_view text, std::span<const TextRange> contents)
+      : pieces_(pieces), text_(text), contents_(contents), places_(pieces.size()) {
+    for (size_t i = 0; i < pieces.size(); ++i) places_[i] = place_of(i, 0);
+  }
+
+  // Returns the next one: of those that begin first, the longest.
+  std::optional<Found> next() {
+    size_t best = pieces_.size();
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      if (places_[i] != std::string_view::npos && places_[i] < at_) places_[i] = place_of(i, at_);
+      if (places_[i] == std::string_view::npos) continue;
+      const bool is_before = best == pieces_.size() || places_[i] < places_[best];
+      if (is_before || (places_[i] == places_[best] && pieces_[i].first.size() > pieces_[best].first.size())) best = i;
+    }
+    if (best == pieces_.size()) return std::nullopt;
+    const size_t begin = places_[best];
+    at_ = begin + pieces_[best].first.size();
+    return Found{begin, at_, pieces_[best].second};
+  }
+
+ private:
+  // Returns the first place from `from` on where the text has this piece and no user wrote a part of it.
+  size_t place_of(size_t piece, size_t from) const {
+    const std::string& spelled = pieces_[piece].first;
+    if (spelled.empty()) return std::string_view::npos;
+    size_t at = text_.find(spelled, from);
+    while (at != std::string_view::npos) {
+      const auto after = std::ranges::upper_bound(contents_, at, {}, &TextRange::end);  // the first that ends after the place
+      if (after == contents_.end() || after->begin >= at + spelled.size()) break;
+      at = text_.find(spelled, at + 1);
+    }
+    return at;
+  }
+
+  const std::vector<ControlPiece>& pieces_;
+  const std::string_view text_;
+  const std::span<const TextRange> contents_;
+  std::vector<size_t> places_;  // by piece: of its next occurrence; before at_: not known
+  size_t at_ = 0;
+};
+
 class SentencePieceTokenizer : public Tokenizer {
  public:
   SentencePieceTokenizer(std::string_view serialized, const std::string& name) : serialized_(serialized) {
@@ -51,17 +103,26 @@ class SentencePieceTokenizer : public Tokenizer {
       fault("'{}' is not a sentencepiece model ({}): give the .model file that ztoolkit tokenize wrote", name,
             complaint.empty() ? "it has no pieces" : complaint);
     }
+    for (int id = 0; id < model_->pieces(); ++id) {
+      if (model_->is_control(id)) controls_.emplace_back(model_->piece(id), id);
+    }
   }
 
   const char* kind() const override { return "sentencepiece"; }
   int64_t vocab() const override { return model_->pieces(); }
   const std::string& model() const override { return serialized_; }
 
-  void encode(std::string_view text, std::vector<int32_t>& out) const override {
-    std::vector<int> ids;
-    const std::string complaint = model_->encode(text, ids);
-    if (!complaint.empty()) fault("cannot encode {} bytes of text: {}", text.size(), complaint);
-    out.insert(out.end(), ids.begin(), ids.end());
+  void encode(std::string_view text, std::vector<int32_t>& out, const EncodeOptions& options) const override {
+    if (options.specials == Specials::none) return encode_plain(text, out);
+    if (options.specials == Specials::added && model_->begin_id() >= 0) out.push_back(model_->begin_id());
+    ControlFinder finder(controls_, text, options.contents);
+    size_t at = 0;
+    while (const auto found = finder.next()) {
+      if (found->begin > at) encode_plain(text.substr(at, found->begin - at), out);
+      out.push_back(found->id);
+      at = found->end;
+    }
+    if (at < text.size()) encode_plain(text.substr(at), out);
   }
 
   std::string decode(std::span<const int64_t> ids) const override {
@@ -74,8 +135,19 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string bytes_of(int64_t id) const override { return model_->bytes_of(checked(id)); }
+  bool is_special(int64_t id) const override { return model_->is_control(checked(id)); }
+  std::optional<int64_t> id_of(std::string_view token) const override {
+    const int id = model_->id_of(std::string(token));
+    return id < 0 ? std::nullopt : std::optional<int64_t>(id);
+  }
 
  private:
+  void encode_plain(std::string_view text, std::vector<int32_t>& out) const {
+    std::vector<int> ids;
+    const std::string complaint = model_->encode(text, ids);
+    if (!complaint.empty()) fault("cannot encode {} bytes of text: {}", text.size(), complaint);
+    out.insert(out.end(), ids.begin(), ids.end());
+  }
   int checked(int64_t id) const {
     if (id < 0 || id >= vocab()) misuse("cannot decode the id {}: this tokenizer has the ids 0 to {}", id, vocab() - 1);
     return static_cast<int>(id);
@@ -83,6 +155,7 @@ class SentencePieceTokenizer : public Tokenizer {
 
   std::string serialized_;
   std::unique_ptr<PieceModel> model_;
+  std::vector<ControlPiece> controls_;
 };
 
 // Iterates over a sample of the text: whole lines from equally spaced blocks, so that the sample of a sorted text has words from

@@ -60,7 +60,7 @@ void check_outputs(const std::string& input, const std::string& output) {
   if (!std::filesystem::is_directory(folder))
     misuse("cannot write '{}': there is no folder '{}': make it first (mkdir -p)", output, folder);
   if (access(folder.c_str(), W_OK | X_OK) != 0) misuse("cannot write '{}': {}: {}", output, folder, std::strerror(errno));
-  for (const char* extension : {".npy", ".json", ".model"}) {
+  for (const char* extension : {".npy", ".json", ".model", ".tokenizer.json"}) {
     const std::string path = beside(output, extension);
     std::error_code error;
     const auto kind = std::filesystem::status(path, error).type();
@@ -74,13 +74,19 @@ void check_outputs(const std::string& input, const std::string& output) {
   }
 }
 
+// Returns how many bytes are encoded at once. The tokens of a tokenizer.json may depend on where a text is cut.
+int64_t part_of(const FileText& text, const Tokenizer& tokenizer) {
+  return model_extension(tokenizer) == ".model" ? kChunk : std::max<int64_t>(text.size(), 1);
+}
+
 // Writes the tokens of the whole text. Returns the content hash of the text.
 std::string encode_all(FileText& text, const Tokenizer& tokenizer, NpyWriter& out, const Progress& progress) {
   ContentHash hash;
+  const int64_t most = part_of(text, tokenizer);
   std::vector<int32_t> ids;
   for (int64_t at = 0; at < text.size();) {
-    const std::string_view ahead = text.read(at, kChunk + 1);  // one byte more, to see whether a character ends at kChunk
-    const std::string_view chunk = ahead.substr(0, next_chunk(ahead, kChunk));
+    const std::string_view ahead = text.read(at, most + 1);  // one byte more, to see whether a character ends there
+    const std::string_view chunk = ahead.substr(0, next_chunk(ahead, static_cast<size_t>(most)));
     ids.clear();
     tokenizer.encode(chunk, ids);
     out.append(ids);
@@ -102,7 +108,7 @@ Companion describe(const FileText& text, const std::string& hash, const Tokenize
                       .source_bytes = text.size(),
                       .source_hash = hash};
   if (!tokenizer.model().empty()) {
-    companion.model = std::filesystem::path(beside(output, ".model")).filename();
+    companion.model = std::filesystem::path(beside(output, model_extension(tokenizer))).filename();
     companion.model_hash = content_hash(tokenizer.model());
   }
   return companion;
@@ -146,7 +152,7 @@ int64_t tokenize_file(const std::string& input, const std::string& output, const
   const std::string hash = encode_all(text, tokenizer, tokens, progress);
   // Remove the old tokens first: old tokens must never lie beside a new model.
   std::filesystem::remove(output);
-  if (!tokenizer.model().empty()) io::replace_file(beside(output, ".model"), tokenizer.model());
+  if (!tokenizer.model().empty()) io::replace_file(beside(output, model_extension(tokenizer)), tokenizer.model());
   io::replace_file(companion_path, companion_text(describe(text, hash, tokenizer, output, tokens.count())));
   tokens.commit();
   return tokens.count();

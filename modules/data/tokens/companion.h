@@ -17,7 +17,7 @@ namespace zt::data {
 struct Companion {
   int64_t tokens = 0;
   int64_t vocab = 0;
-  std::string tokenizer;   // "bytes" or "sentencepiece"
+  std::string tokenizer;   // "bytes", "sentencepiece" or "tokenizer.json"
   std::string model;       // the model's file, in the same folder; empty for bytes
   std::string model_hash;  // content_hash of that file; empty for bytes
   std::string source;      // name of the text, without its folder

@@ -1,0 +1,15 @@
+// Normalizers that look at one character after the other: NFC and the other forms, Lowercase, StripAccents, BertNormalizer, Nmt
+// and ByteLevel.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "huggingface/normalize/text_normalizer.h"
+
+namespace zt::data::huggingface {
+
+// Returns nullptr if the type is not one of these. Throws Fault if the fields are wrong.
+std::unique_ptr<TextNormalizer> parse_character_normalizer(const std::string& type, const JsonFields& fields);
+
+}  // namespace zt::data::huggingface

@@ -1,0 +1,14 @@
+// The pre-tokenizer Metaspace, of sentencepiece: a space becomes a visible character, with which words start.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "huggingface/split/pre_tokenizer.h"
+
+namespace zt::data::huggingface {
+
+// Returns nullptr if the type is not one of these. Throws Fault if the fields are wrong.
+std::unique_ptr<PreTokenizer> parse_metaspace_splitter(const std::string& type, const JsonFields& fields);
+
+}  // namespace zt::data::huggingface

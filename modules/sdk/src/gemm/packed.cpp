@@ -1,0 +1,145 @@
+#include "zt/gemm/packed.h"
+
+#include <ATen/OpaqueTensorImpl.h>
+#include <ATen/core/grad_mode.h>
+
+#include "zt/base/error.h"
+#include "zt/base/tensor.h"
+#include "zt/gemm/flop_watch.h"
+
+namespace zt {
+
+PackedKernels::~PackedKernels() = default;
+
+namespace {
+
+std::shared_ptr<const PackedKernels>& registered_kernels() {
+  static std::shared_ptr<const PackedKernels> kernels;
+  return kernels;
+}
+
+const PackedKernels& packed_kernels() {
+  const PackedKernels* const kernels = registered_kernels().get();
+  if (!kernels) misuse("packed matrices need the module gemm, which is not loaded: require \"zt\" before");
+  return *kernels;
+}
+
+bool is_operand(at::ScalarType dtype) {
+  return dtype == at::kFloat || dtype == at::kBFloat16 || dtype == at::kHalf;
+}
+
+void check_spec(const PackSpec& spec, int64_t rows, int64_t columns) {
+  if (spec.format == PackFormat::plain) misuse("a plain matrix is not packed: give a format");
+  if (rows < 0 || columns < 0) misuse("a matrix of {} x {} cannot be packed", rows, columns);
+  if (spec.format == PackFormat::panels) {
+    if (spec.dtype == at::kFloat || spec.dtype == at::kBFloat16) return;
+    misuse("panels are of float32 or bfloat16, not {}", c10::toString(spec.dtype));
+  }
+  if (spec.group != 32 && spec.group != 64 && spec.group != 128)
+    misuse("groups of {} columns cannot be packed: give group = 32, 64 or 128", spec.group);
+  if (spec.format == PackFormat::nf4 && spec.group != 64) misuse("nf4 has groups of 64 columns, not of {}", spec.group);
+  if (spec.symmetric && spec.format == PackFormat::nf4) misuse("nf4 has one code book: symmetric does not apply");
+  if (columns % spec.group == 0) return;
+  misuse("{} columns are no multiple of the group of {}: give a smaller group, or keep this matrix plain", columns, spec.group);
+}
+
+void check_matrix(const PackedMatrix& matrix) {
+  const int64_t bytes = packed_bytes(matrix.spec, matrix.rows, matrix.columns);
+  const at::Tensor& held = matrix.bytes;
+  const bool fits = held.defined() && held.scalar_type() == at::kByte && held.dim() == 1 && held.size(0) == bytes &&
+                    held.is_contiguous() && (held.is_cpu() || held.is_meta());
+  if (!fits) {
+    misuse("a packed matrix of {} x {} has {} contiguous bytes on the CPU, got {}", matrix.rows, matrix.columns, bytes,
+           held.defined() ? describe(held) : "nothing");
+  }
+}
+
+bool is_row_major(const at::Tensor& x, int64_t columns) {
+  return x.dim() == 2 && x.size(1) == columns && (x.size(1) <= 1 || x.stride(1) == 1) &&
+         (x.size(0) <= 1 || x.stride(0) >= x.size(1));
+}
+
+void check_product(const at::Tensor& in, int64_t in_columns, const PackedMatrix& w, const at::Tensor& out, int64_t out_columns) {
+  check_matrix(w);
+  const bool dtypes_fit =
+      is_operand(in.scalar_type()) && (out.scalar_type() == in.scalar_type() || out.scalar_type() == at::kFloat);
+  if (is_row_major(in, in_columns) && is_row_major(out, out_columns) && in.size(0) == out.size(0) && dtypes_fit &&
+      in.device() == out.device() && in.device() == w.bytes.device())
+    return;
+  misuse(
+      "cannot multiply {} into {} by a packed matrix of {} x {}: give row-major [m, {}] and [m, {}] on its device, of float32, "
+      "bfloat16 or float16 (the result may be float32)",
+      describe(in), describe(out), w.rows, w.columns, in_columns, out_columns);
+}
+
+// Returns whether there is nothing to multiply. Counts the operations of meta tensors.
+bool is_done(const at::Tensor& in, const PackedMatrix& w, const at::Tensor& out) {
+  if (out.is_meta())
+    count_flops(2 * static_cast<double>(in.size(0)) * static_cast<double>(w.rows) * static_cast<double>(w.columns));
+  if (out.is_meta() || out.numel() == 0) return true;
+  if (in.numel() > 0) return false;
+  out.zero_();
+  return true;
+}
+
+}  // namespace
+
+namespace {
+
+using PackedImpl = at::OpaqueTensorImpl<std::shared_ptr<const PackedMatrix>>;
+
+}  // namespace
+
+at::Tensor packed_tensor(PackedMatrix matrix, at::ScalarType dtype) {
+  const at::Device device = matrix.bytes.device();
+  const std::vector<int64_t> sizes{matrix.rows, matrix.columns};
+  const auto keys = c10::DispatchKeySet(device.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU);
+  return at::detail::make_tensor<PackedImpl>(keys, c10::scalarTypeToTypeMeta(dtype), device,
+                                             std::make_shared<const PackedMatrix>(std::move(matrix)), sizes);
+}
+
+const PackedMatrix* packed_matrix(const at::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  auto* const impl = dynamic_cast<PackedImpl*>(tensor.unsafeGetTensorImpl());
+  return impl ? impl->opaque_handle().get() : nullptr;
+}
+
+void register_packed_kernels(std::shared_ptr<const PackedKernels> kernels) {
+  if (registered_kernels()) misuse("kernels of packed matrices are registered already");
+  registered_kernels() = std::move(kernels);
+}
+
+int64_t packed_bytes(const PackSpec& spec, int64_t rows, int64_t columns) {
+  check_spec(spec, rows, columns);
+  return packed_kernels().bytes(spec, rows, columns);
+}
+
+void pack(const at::Tensor& weight, const PackedMatrix& into) {
+  check_matrix(into);
+  const at::ScalarType dtype = weight.scalar_type();
+  if (weight.dim() != 2 || weight.size(0) != into.rows || weight.size(1) != into.columns ||
+      !(is_operand(dtype) || dtype == at::kDouble))
+    misuse("cannot pack {} into a matrix of {} x {}", describe(weight), into.rows, into.columns);
+  if (into.bytes.is_meta()) return;
+  const at::NoGradGuard no_grad;
+  packed_kernels().pack(weight.contiguous(), into);
+}
+
+at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype) {
+  check_matrix(matrix);
+  return packed_kernels().unpack(matrix, dtype);
+}
+
+void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) {
+  check_product(x, w.columns, w, out, w.rows);
+  if (activations == Activations::int8 && w.spec.format != PackFormat::int8 && w.spec.format != PackFormat::int4)
+    misuse("activations of 8 bits are multiplied by int8 and int4 only");
+  if (!is_done(x, w, out)) packed_kernels().multiply(x, w, out, activations);
+}
+
+void packed_gemm_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) {
+  check_product(dy, w.rows, w, dx, w.columns);
+  if (!is_done(dy, w, dx)) packed_kernels().multiply_transposed(dy, w, dx);
+}
+
+}  // namespace zt
