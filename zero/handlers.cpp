@@ -95,9 +95,9 @@ class Unshard : public ActionHandler {
       return {};
     }
     std::vector<at::Tensor> fulls, parts;
-    for (const Unit* unit : units) {
-      fulls.push_back(unit->full);
-      parts.push_back(unit->shard);
+    for (const Unit* unit : units) {  // as bytes, because some may be packed
+      fulls.push_back(unit->full.view(at::kByte));
+      parts.push_back(unit->shard.view(at::kByte));
     }
     return comm.all_gather(fulls, parts, Async::yes);
   }

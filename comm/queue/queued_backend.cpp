@@ -40,9 +40,9 @@ void copy_parts(CopyDirection direction, at::TensorList tensors, const std::vect
 
 // Divides an all_reduce, reduce_scatter or all_gather of lists: long tensors are sent alone, small ones are packed into one
 // tensor. The results are those of one call per tensor. In the packed tensor, the parts of one rank lie one after the other.
-class Packing {
+class SmallTensors {
  public:
-  Packing(const Operation& operation, int ranks);
+  SmallTensors(const Operation& operation, int ranks);
 
   const std::vector<size_t>& alone() const { return alone_; }
   bool empty() const { return packed_.empty(); }
@@ -58,18 +58,18 @@ class Packing {
   std::vector<size_t> alone_, packed_;
 };
 
-Packing::Packing(const Operation& operation, int ranks) : operation_(operation), ranks_(ranks) {
+SmallTensors::SmallTensors(const Operation& operation, int ranks) : operation_(operation), ranks_(ranks) {
   for (size_t i = 0; i < operation.in.size(); ++i) (operation.in[i].nbytes() >= kAlone ? alone_ : packed_).push_back(i);
 }
 
-Operation Packing::single(size_t index) const {
+Operation SmallTensors::single(size_t index) const {
   Operation single{
       .kind = operation_.kind, .out = {operation_.out[index]}, .in = {operation_.in[index]}, .reduce = operation_.reduce};
   single.call = operation_.call;  // ranks compare the call of the whole list, and error messages show it
   return single;
 }
 
-Operation Packing::pack() const {
+Operation SmallTensors::pack() const {
   const int parts = operation_.kind == CallKind::reduce_scatter ? ranks_ : 1;
   const auto options = operation_.in[packed_[0]].options();
   const auto in = at::empty({total_elements(operation_.in, packed_)}, options);
@@ -81,7 +81,7 @@ Operation Packing::pack() const {
   return packed;
 }
 
-void Packing::unpack(const Operation& packed) const {
+void SmallTensors::unpack(const Operation& packed) const {
   const int parts = operation_.kind == CallKind::all_gather ? ranks_ : 1;
   copy_parts(CopyDirection::from_flat, operation_.out, packed_, parts, packed.out[0]);
 }
@@ -90,7 +90,7 @@ void Packing::unpack(const Operation& packed) const {
 
 // Sends small tensors packed into one, and long tensors alone.
 void QueuedBackend::run_list(const Operation& operation, WaitPolicy& policy) {
-  const Packing packing(operation, group().size());
+  const SmallTensors packing(operation, group().size());
   for (const size_t i : packing.alone()) run_single(packing.single(i), policy);
   if (packing.empty()) return;
   const Operation packed = packing.pack();

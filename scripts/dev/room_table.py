@@ -12,6 +12,7 @@ ROOMS = {
     "modules/sdk": (
         (".",),
         ("base",),
+        ("gemm",),
         ("process",),
         ("text",),
         ("random", "comm", "model"),
@@ -19,7 +20,6 @@ ROOMS = {
         ("play",),
         ("verify",),
         ("execute",),
-        ("gemm",),
         ("plan",),
         ("simulate",),
         ("train",),
@@ -83,11 +83,11 @@ ROOMS = {
         (".",),
     ),
     "modules/data": (
-        ("sentencepiece", "tokens"),
+        ("sentencepiece", "tokens", "huggingface", "template"),
         ("tokenizer", "stream"),
         ("lua",),
     ),
-    "modules/gemm": ((".",),),
+    "modules/gemm": (("packed",), (".",)),
     "modules/infer": (("cache", "measure"), ("schedule", "sample"), ("engine",), ("lua",)),
     "modules/offload": (
         ("files",),

@@ -2,9 +2,11 @@
 --
 --   ztoolkit generate runs/gpt --prompt "Science"       prints the text as it is made
 --   ztoolkit generate path/to/llama --file prompts.jsonl --json > answers.jsonl
+--   ztoolkit generate path/to/llama --chat              holds a conversation on the terminal
 --   mpirun -n 4 ztoolkit generate path/to/llama --prompt "Science" --tensor 2 --pipeline 2
 local zt      = require "zt"
 local command = require "zt.command"
+local core    = require "zt.core"
 local fail    = require "zt.fail"
 local comm    = require "zt.comm"
 local infer   = require "zt.infer"
@@ -15,6 +17,8 @@ local o = zt.cli {
   options = {
     {"prompt", nil, "the text to continue", type = "string"},
     {"file", nil, "a file with a request in each line, such as {\"prompt\": \"Science\", \"max_tokens\": 20}", type = "string"},
+    {"chat", false, "holds a conversation: each line of the input is a message; /clear begins a new one, /exit ends"},
+    {"system", nil, "with --chat: the system's message", type = "string"},
     {"max_tokens", nil, "the most tokens of an answer; default: 128, or what the context leaves", type = "integer", at_least = 1},
     {"n", 1, "answers to each prompt", at_least = 1},
     {"temperature", 1, "divides the logits; 0: always the likeliest token", type = "number", at_least = 0},
@@ -27,6 +31,9 @@ local o = zt.cli {
     {"ignore_eos", false, "the model's end of a text does not end the answer"},
     {"dtype", nil, "type of the parameters: fp32, bf16, fp16 or fp64; default: that of the folder", type = "string",
      one_of = {"fp32", "bf16", "fp16", "fp64"}},
+    {"weights", "plain", "the format of matrices: plain, int8, int4, nf4 or panels",
+     one_of = {"plain", "int8", "int4", "nf4", "panels"}},
+    {"group", nil, "with int8 and int4: columns that share a scale; default: 64", type = "integer"},
     {"max_context", nil, "the most tokens of a prompt and its answer; default: the model's", type = "integer", at_least = 1},
     {"speculative", 0, "guesses that a step checks, by what the text said before; 0: none", at_least = 0},
     {"numerics", "invariant", "invariant: an answer does not depend on the others", one_of = {"invariant", "fast"}},
@@ -55,14 +62,23 @@ local function requests_of(path)
     number = number + 1
     if line:find "%S" then
       local is_json, request = pcall(zt.json.decode, line)
-      if not is_json or type(request) ~= "table" or request.prompt == nil then
-        fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens', number, path)
+      if not is_json or type(request) ~= "table" or (request.prompt == nil and request.messages == nil) then
+        fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens, or with "messages"',
+             number, path)
       end
       requests[#requests + 1] = completed(request)
     end
   end
   if #requests == 0 then fail("%s has no request: give a JSON object in each line", path) end
   return requests
+end
+
+-- An error unless the options say once where requests come from.
+local function check_source()
+  local sources = (o.prompt and 1 or 0) + (o.file and 1 or 0) + (o.chat and 1 or 0)
+  if sources ~= 1 then fail "give one of --prompt, --file and --chat" end
+  if o.system and not o.chat then fail "--system is the first message of a conversation: give --chat, or messages in --file" end
+  if o.chat and (o.n > 1 or o.json) then fail "a conversation has one answer to each message: leave out --n and --json" end
 end
 
 local function mesh_of()
@@ -74,12 +90,12 @@ local function mesh_of()
   return wanted > 1 and comm.mesh{pp = o.pipeline, tp = o.tensor} or nil
 end
 
-local function engine_of(requests)
-  local mesh = mesh_of()
+local function engine_of(requests, mesh)
   local copies = 0
   for _, request in ipairs(requests) do copies = copies + request.n end
   return infer.engine{
     model = o.model, mesh = mesh, tensor = o.tensor > 1 and mesh.tp or nil, pipeline = o.pipeline > 1 and mesh.pp or nil,
+    weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil,
     dtype = o.dtype, max_context = o.max_context, max_sequences = math.min(64, copies), numerics = o.numerics,
     speculative = o.speculative > 0 and {tokens = o.speculative} or nil,
   }
@@ -102,6 +118,41 @@ local function show(answers, is_printed)
   end
 end
 
+-- Returns the next line of rank 0's input on all ranks; nil at its end.
+local function next_line(mesh)
+  local line
+  if zt.world.rank == 0 then
+    if core.isatty(0) then say "> " end
+    line = io.stdin:read "*l"
+  end
+  if not mesh then return line end
+  return mesh:world():gather_values{line = line}[1].line
+end
+
+-- Holds a conversation. An answer that fails, as for a lack of context, is no part of it.
+local function chat(engine, mesh)
+  local function begin() return o.system and {{role = "system", content = o.system}} or {} end
+  local messages = begin()
+  for line in function() return next_line(mesh) end do
+    if line == "/exit" then break end
+    if line == "/clear" then
+      messages = begin()
+    elseif line:find "%S" then
+      messages[#messages + 1] = {role = "user", content = line}
+      local is_done, answers = pcall(engine.generate, engine, completed{messages = messages},
+                                     {on_text = function(piece) say(piece.text) end})
+      local reason = not is_done and answers or answers[1].error
+      if reason then
+        messages[#messages] = nil
+        if zt.world.rank == 0 then io.stderr:write("generate: ", tostring(reason), "\n") end
+      else
+        say "\n"
+        messages[#messages + 1] = {role = "assistant", content = answers[1].text}
+      end
+    end
+  end
+end
+
 local function rates(answers, seconds)
   local tokens, first = 0, 0
   for _, answer in ipairs(answers) do
@@ -112,14 +163,15 @@ local function rates(answers, seconds)
 end
 
 command("generate", function()
-  if (o.prompt == nil) == (o.file == nil) then fail "give either --prompt or --file" end
-  local requests = o.file and requests_of(o.file) or {completed{prompt = o.prompt}}
-  local engine = engine_of(requests)
+  check_source()
+  local requests = o.file and requests_of(o.file) or {completed{prompt = o.prompt or ""}}
+  local mesh = mesh_of()
+  local engine = engine_of(requests, mesh)
+  if o.chat then return chat(engine, mesh) end
   if not engine.tokenizer then
     for _, request in ipairs(requests) do
       if type(request.prompt) == "string" then
-        fail("'%s' has no tokenizer that can be read here (a sentencepiece model): give prompts as lists of tokens, by --file",
-             o.model)
+        fail("'%s' has no tokenizer (tokenizer.json or tokenizer.model): give prompts as lists of tokens, by --file", o.model)
       end
     end
   end

@@ -5,6 +5,7 @@ local core = require "zt.core"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
+local parameters = require "zt.infer.parameters"
 
 local SCHEMA = {
   {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
@@ -15,7 +16,10 @@ local SCHEMA = {
   {"experts", "Axis", "the axis over whose ranks experts are divided, which have other requests"},
   {"data", "Axis", "the axis whose ranks have other requests"},
   {"dtype", "string", "of the parameters; default: that of the folder or trainer", one_of = {"fp32", "bf16", "fp16", "fp64"}},
+  {"weights", "table", "the format of matrices: {format = int8, int4, nf4 or panels, group =, symmetric =, activations =, keep =};"
+   .. " default: plain"},
   {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
+  {"chat_template", "string", "the template, in Jinja's language, of conversations; default: the folder's"},
   {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},
   {"token_budget", "integer", "most tokens that a step computes", default = 512, at_least = 1},
   {"max_sequences", "integer", "most answers that a step works on", default = 64, at_least = 1},
@@ -31,13 +35,6 @@ local GENERATE = {
 
 local Engine = class "InferenceEngine"
 
--- Copies all parameters between trainers of the same model, one at a time.
-local function copy_parameters(from, to)
-  for _, parameter in ipairs(to.model:parameters()) do
-    core.scope(function() to:set_parameter(parameter.name, from:parameter(parameter.name)) end)
-  end
-end
-
 -- Returns the model of a trainer as model.open returns that of a folder.
 local function model_of(trainer)
   local options = trainer.model.options
@@ -47,7 +44,7 @@ local function model_of(trainer)
   end
   return {
     options = options, dtype = infer.abilities(trainer).dtype,
-    load = function(to) copy_parameters(trainer, to) end,
+    load = function(to) parameters.copy(trainer, to) end,
   }
 end
 
@@ -56,7 +53,22 @@ local function encode(self, text, path)
   if not self.tokenizer then
     fail("%s.prompt is a text: give infer.engine a tokenizer, or a list of tokens", path)
   end
-  return self.tokenizer:encode(text)
+  return self.tokenizer:encode(text, {specials = "added"})
+end
+
+-- Returns the tokens of a conversation. What its messages say never becomes a special token.
+local function encode_chat(self, request, path)
+  if request.prompt ~= nil then fail("%s: give either prompt or messages", path) end
+  if not self.chat or not self.tokenizer then
+    fail("%s.messages need a tokenizer and a chat template, and the model has none: give infer.engine tokenizer and "
+      .. "chat_template, or the request a prompt", path)
+  end
+  local variables = {}
+  for _, from in ipairs{self.chat.variables, request.variables or {}} do
+    for key, value in pairs(from) do variables[key] = value end
+  end
+  local chat = self.chat.template:render(request.messages, {variables = variables, add_generation_prompt = true})
+  return self.tokenizer:encode(chat.text, {specials = "parsed", contents = chat.contents})
 end
 
 -- Returns the request as the engine in C++ takes it: with tokens, and logit_bias by the names of tokens.
@@ -64,7 +76,12 @@ local function plain(self, request, path)
   if type(request) ~= "table" then fail("%s must be a table, got %s", path, check.type_name(request)) end
   local copy = {}
   for key, value in pairs(request) do copy[key] = value end
-  if type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, path) end
+  if request.messages ~= nil then copy.prompt = encode_chat(self, request, path)
+  elseif type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, path) end
+  if request.variables ~= nil and request.messages == nil then
+    fail("%s.variables are those of the chat template: give messages", path)
+  end
+  copy.messages, copy.variables = nil, nil
   if type(request.logit_bias) == "table" then
     copy.logit_bias = {}
     for token, bias in pairs(request.logit_bias) do copy.logit_bias[tostring(token)] = bias end
@@ -135,7 +152,7 @@ end
 function Engine:update(trainer)
   local engine = core_of(self)
   if trainer ~= nil then check.argument("engine:update", "the first argument", "Trainer", trainer) end
-  if trainer ~= nil and trainer ~= self.trainer then copy_parameters(trainer, self.trainer) end
+  if trainer ~= nil and trainer ~= self.trainer then parameters.copy(trainer, self.trainer) end
   engine:forget_keys()
 end
 
@@ -155,14 +172,21 @@ local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_seq
 local function engine(value)
   local options = check.options("infer.engine", SCHEMA, value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
+  local chat
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
+    or options.weights
   if options.model or has_layout then
     local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
     options.trainer = require "zt.infer.trainer"(opened, options)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens
+    chat = opened.chat
   end
-  local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer}, Engine), {}
+  if options.chat_template then
+    local template = require("zt.data").chat_template(options.chat_template, "chat_template")
+    chat = {template = template, variables = chat and chat.variables or {}}
+  end
+  local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat}, Engine), {}
   for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end
   self.core = infer.make(of_core)
   self.max_context, self.vocabulary = self.core.max_context, self.core.vocabulary

@@ -7,19 +7,51 @@ local fail = require "zt.fail"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
 local json_file = require "zt.ckpt.cmd.json_file"
+local parameters = require "zt.infer.parameters"
 local precisions = require "zt.infer.precisions"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local model = {}
 
+local CONFIG = "tokenizer_config.json"
 local BYTES = 256 -- tokens of a model of bytes, whose tokenizer needs no file
-local PIECES = "tokenizer.model"
+local TOKENIZERS = {"tokenizer.json", "tokenizer.model"} -- the files of one, the best first
 
 -- Returns the tokenizer that the files {name = content} are of; nil if they hold none that is known here.
 local function tokenizer_of(files, vocab, path)
-  if files and files[PIECES] then return data.tokenizer.parse(files[PIECES], path .. "/" .. PIECES) end
+  for _, name in ipairs(TOKENIZERS) do
+    if files and files[name] then return data.tokenizer.parse(files[name], path .. "/" .. name) end
+  end
   if not files and vocab == BYTES then return data.tokenizer.bytes() end
   return nil
+end
+
+-- Returns the source of the chat template in the files, and its name; nil without one. A configuration may have several: takes
+-- the one that is named "default".
+local function template_of(files, config)
+  if files["chat_template.jinja"] then return files["chat_template.jinja"], "chat_template.jinja" end
+  local source = config.chat_template
+  if type(source) == "table" then
+    for _, each in ipairs(source) do
+      if each.name == "default" then return each.template, CONFIG end
+    end
+    return nil
+  end
+  return type(source) == "string" and source or nil, CONFIG
+end
+
+-- Returns {template =, variables = those that it reads, such as bos_token} of a tokenizer's files; nil without a template.
+local function chat_of(files, path)
+  if not files then return nil end
+  local config = files[CONFIG] and core.json.decode(files[CONFIG]) or {}
+  local source, name = template_of(files, config)
+  if not source then return nil end
+  local variables = {}
+  for key, value in pairs(config) do
+    local text = type(value) == "table" and value.content or value
+    if key:find "_token$" and type(text) == "string" then variables[key] = text end
+  end
+  return {template = data.chat_template(source, path .. "/" .. name), variables = variables}
 end
 
 -- Returns the tokens that end a text, by a config.json: eos_token_id is a number or a list.
@@ -31,17 +63,16 @@ end
 
 local function of_huggingface(path)
   local folder, files = huggingface_folder.of(path), huggingface_folder.open(path)
+  local of_tokenizer = tokenizer_files.contents(folder)
   local generation = folder .. "/generation_config.json"
   local ends = core.exists(generation) and ends_of((json_file(generation))) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = #ends > 0 and ends or ends_of(files.token_ids),
-    tokenizer = tokenizer_of(tokenizer_files.contents(folder), files.options.vocab, folder),
+    tokenizer = tokenizer_of(of_tokenizer, files.options.vocab, folder), chat = chat_of(of_tokenizer, folder),
     load = function(trainer)
       files.check_copies()
-      for place, name in ipairs(files.names) do
-        core.scope(function() trainer:set_parameter(name, files.read(place)) end)
-      end
+      parameters.set(trainer, files.names, files.read)
     end,
   }
 end
@@ -51,25 +82,33 @@ local function of_checkpoint(path)
   if not folder then
     fail("there is no model in '%s': give the folder of a run, of a checkpoint, or of a model as Hugging Face writes it", path)
   end
-  local content = ckpt.open(folder):describe()
+  local checkpoint = ckpt.open(folder)
+  local content = checkpoint:describe()
   local script = content.values.script or {}
   if not script.model then
     fail("'%s' does not record its model's options: nn.gpt or moe.gpt did not make the model from plain options. Make it in a "
       .. "script, load the checkpoint by ckpt.load, and give infer.engine the trainer", folder)
   end
-  local dtype
+  local of_tokenizer = tokenizer_files.contents_of(script.tokenizer)
+  local dtype, names = nil, {}
   for _, tensor in ipairs(content.tensors) do
-    if not dtype and tensor.name:find "^model/" then dtype = precisions[tensor.dtype] end
+    local name = tensor.name:match "^model/(.*)"
+    dtype = dtype or name and precisions[tensor.dtype]
+    names[#names + 1] = name
   end
   return {
     options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}),
-    tokenizer = tokenizer_of(tokenizer_files.contents_of(script.tokenizer), script.model.vocab, folder),
-    load = function(trainer) ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end,
+    tokenizer = tokenizer_of(of_tokenizer, script.model.vocab, folder), chat = chat_of(of_tokenizer, folder),
+    load = function(trainer, is_packed)
+      if not is_packed then return ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end
+      parameters.set(trainer, names, function(_, name) return checkpoint:read("model/" .. name) end)
+    end,
   }
 end
 
---- Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil}, with the
--- function `load(trainer)`, which is collective.
+--- Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
+-- chat = {template =, variables = that it reads} or nil}, with the
+-- function `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
   return huggingface_folder.config(path) and of_huggingface(path) or of_checkpoint(path)

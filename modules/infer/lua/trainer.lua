@@ -2,6 +2,7 @@
 
 local fail = require "zt.fail"
 local moe = require "zt.moe"
+local parameters = require "zt.infer.parameters"
 local pipe = require "zt.pipe"
 local zero = require "zt.zero"
 local zt = require "zt"
@@ -30,15 +31,29 @@ local function mesh_of(o)
   return o.mesh
 end
 
+-- Returns the model, with matrices in the format of the option `weights`. A head that is tied becomes a copy of the embedding's
+-- weight, which stays plain.
+local function model_of(opened, o)
+  local options, weights = cut(opened.options, o), o.weights
+  local model = moe.gpt(options)
+  if not weights then return model end
+  if parameters.is_tied(model) then model = moe.gpt(with(options, {tied = false})) end
+  local is_panels = weights.format == "panels" and not weights.dtype
+  local format = with(weights, is_panels and {dtype = o.dtype or opened.dtype} or {})
+  local is_right, message = pcall(model.pack, model, format)
+  if not is_right then fail("infer.engine.weights: %s", message) end
+  return model
+end
+
 --- opened: as model.open returns it. o: the options of infer.engine. Collective over the mesh.
 return function(opened, o)
-  local program = zt.program(moe.gpt(cut(opened.options, o)), {
+  local program = zt.program(model_of(opened, o), {
     precision = o.dtype or opened.dtype, eval_micro_batches = o.pipeline and o.pipeline.size or 1, mesh = mesh_of(o),
   })
   if o.pipeline then program = program:apply(pipe.split{axis = o.pipeline}) end
   local replicas = o.data or o.experts
   if replicas then program = program:apply(zero.shard{axis = replicas, stage = 0}) end
   local trainer = zt.trainer(program, {separate = true})
-  if not zt.world.dry then opened.load(trainer) end
+  if not zt.world.dry then opened.load(trainer, o.weights ~= nil) end
   return trainer
 end

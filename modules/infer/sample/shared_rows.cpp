@@ -42,6 +42,74 @@ struct SharedRow {
   std::vector<int64_t> counts = {};  // by rank: its candidates
 };
 
+bool is_drawn(const RowTask& task) {
+  return task.options != nullptr;
+}
+
+bool is_cut_off(const RowTask& task) {
+  if (!is_drawn(task) || task.options->temperature == 0) return false;
+  return task.options->top_k > 0 || task.options->top_p < 1 || task.options->min_p > 0;
+}
+
+// Returns the unchanged logit at a place among this rank's tokens.
+double raw_logit(const RowTask& task, int64_t place) {
+  return task.logits[static_cast<size_t>(place)];
+}
+
+// Writes what this rank's tokens, from `first` on, add to sums. Sets their changed logits.
+void describe_row(const RowTask& task, int64_t first, std::vector<double>& changed, double* to) {
+  const bool has_tokens = !task.logits.empty();
+  to[kIsWrong] =
+      std::ranges::any_of(task.logits, [](double logit) { return std::isnan(logit) || logit == -kNeverDrawn; }) ? 1 : 0;
+  to[kRawMost] = to[kMost] = kNeverDrawn;
+  to[kHasKnown] = task.known && *task.known >= first && *task.known < first + std::ssize(task.logits) ? 1 : 0;
+  if (!has_tokens || to[kIsWrong] != 0) return;
+  to[kRawMost] = *std::ranges::max_element(task.logits);
+  to[kRawSum] = sum_of_weights(task.logits, to[kRawMost], 1);
+  if (to[kHasKnown] != 0) to[kKnown] = raw_logit(task, *task.known - first);
+  if (!is_drawn(task)) return;
+  changed.assign(task.logits.begin(), task.logits.end());
+  change_logits(changed, first, *task.options, *task.counts, task.forbidden);
+  const auto best = std::ranges::max_element(changed);
+  to[kMost] = *best;
+  to[kBest] = static_cast<double>(first + (best - changed.begin()));
+  to[kBestRaw] = raw_logit(task, best - changed.begin());
+  if (task.options->temperature > 0) to[kSum] = sum_of_weights(changed, *best, task.options->temperature);
+}
+
+// Returns the place, among this rank's tokens, of the one that is drawn.
+int64_t own_place(const RowTask& task, const SharedRow& shared) {
+  double sum = shared.before;
+  size_t drawn = 0;
+  for (size_t i = 0; i < shared.changed.size(); ++i) {
+    const double weight = std::exp((shared.changed[i] - shared.most) / task.options->temperature);
+    if (weight > 0) drawn = i;
+    sum += weight;
+    if (sum > task.uniform * shared.total) break;
+  }
+  return static_cast<int64_t>(drawn);
+}
+
+// Writes the candidates and the likeliest tokens of this rank, and advances `to`.
+void write_candidates(const RowTask& task, const SharedRow& shared, const TokenShare& share, double*& to) {
+  const auto write = [&](int64_t place) {
+    *to++ = static_cast<double>(share.first + place);
+    *to++ = shared.changed[static_cast<size_t>(place)];
+    *to++ = raw_logit(task, place);
+  };
+  if (shared.owner == share.rank) write(own_place(task, shared));
+  for (size_t i = 0; shared.last_class >= 0 && i < shared.changed.size(); ++i) {
+    const double logit = shared.changed[i];
+    if (logit != kNeverDrawn && class_of(logit, shared.most, task.options->temperature) <= shared.last_class)
+      write(static_cast<int64_t>(i));
+  }
+  if (!task.top) return;
+  for (const int32_t place : likeliest(task.logits, *task.top)) {
+    *to++ = static_cast<double>(share.first + place);
+    *to++ = raw_logit(task, place);
+  }
+}
+
 class SharedDraw {
  public:
   SharedDraw(std::span<const RowTask> tasks, const TokenShare& share)
@@ -56,13 +124,6 @@ class SharedDraw {
   }
 
  private:
-  static bool is_drawn(const RowTask& task) { return task.options != nullptr; }
-  static bool is_cut_off(const RowTask& task) {
-    if (!is_drawn(task) || task.options->temperature == 0) return false;
-    return task.options->top_k > 0 || task.options->top_p < 1 || task.options->min_p > 0;
-  }
-  bool has(int64_t token) const { return token >= share_.first && token < share_.first + share_.count; }
-  double raw(size_t row, int64_t token) const { return tasks_[row].logits[static_cast<size_t>(token - share_.first)]; }
   int64_t tops(const RowTask& task, int64_t tokens) const { return task.top ? std::min(*task.top, tokens) : 0; }
   template <class Body>
   void for_each_row(const Body& body) const {
@@ -72,14 +133,11 @@ class SharedDraw {
   }
 
   void exchange_sums();
-  void describe(size_t row, double* to);
   void combine(size_t row, const at::Tensor& all);
   void find_owner(size_t row, const at::Tensor& all);
   void exchange_classes();
   void find_last_class(size_t row, const double* first_of_rank, int64_t stride);
   void exchange_candidates();
-  int64_t own_token(size_t row) const;
-  void write_candidates(size_t row, double*& to) const;
   void finish(size_t row, std::vector<const double*>& from);
   int64_t numbers_of(size_t row, int rank) const;
   int64_t tokens_of(int rank) const { return token_counts_[static_cast<size_t>(rank)]; }
@@ -92,34 +150,13 @@ class SharedDraw {
   int ranks_ = 1;
 };
 
-// Writes what this rank's tokens add to sums.
-void SharedDraw::describe(size_t row, double* to) {
-  const RowTask& task = tasks_[row];
-  const bool has_tokens = !task.logits.empty();
-  to[kIsWrong] =
-      std::ranges::any_of(task.logits, [](double logit) { return std::isnan(logit) || logit == -kNeverDrawn; }) ? 1 : 0;
-  to[kRawMost] = to[kMost] = kNeverDrawn;
-  to[kHasKnown] = task.known && has(*task.known) ? 1 : 0;
-  if (!has_tokens || to[kIsWrong] != 0) return;
-  to[kRawMost] = *std::ranges::max_element(task.logits);
-  to[kRawSum] = sum_of_weights(task.logits, to[kRawMost], 1);
-  if (to[kHasKnown] != 0) to[kKnown] = raw(row, *task.known);
-  if (!is_drawn(task)) return;
-  std::vector<double>& changed = rows_[row].changed;
-  changed.assign(task.logits.begin(), task.logits.end());
-  change_logits(changed, share_.first, *task.options, *task.counts, task.forbidden);
-  const auto best = std::ranges::max_element(changed);
-  to[kMost] = *best;
-  to[kBest] = static_cast<double>(share_.first + (best - changed.begin()));
-  to[kBestRaw] = raw(row, share_.first + (best - changed.begin()));
-  if (task.options->temperature > 0) to[kSum] = sum_of_weights(changed, *best, task.options->temperature);
-}
-
 void SharedDraw::exchange_sums() {
   const at::Tensor mine = at::zeros({std::ssize(tasks_) + 1, kFields}, at::kDouble);
   auto* numbers = mine.mutable_data_ptr<double>();
   numbers[std::ssize(tasks_) * kFields] = static_cast<double>(share_.count);
-  for_each_row([&](size_t row) { describe(row, numbers + static_cast<int64_t>(row) * kFields); });
+  for_each_row([&](size_t row) {
+    describe_row(tasks_[row], share_.first, rows_[row].changed, numbers + static_cast<int64_t>(row) * kFields);
+  });
   const at::Tensor all = share_.gather(mine);
   ranks_ = static_cast<int>(all.size(0));
   for (int rank = 0; rank < ranks_; ++rank)
@@ -239,47 +276,11 @@ void SharedDraw::find_last_class(size_t row, const double* first_of_rank, int64_
   }
 }
 
-// Returns the token that is drawn, which is this rank's.
-int64_t SharedDraw::own_token(size_t row) const {
-  const RowTask& task = tasks_[row];
-  const SharedRow& shared = rows_[row];
-  double sum = shared.before;
-  size_t drawn = 0;
-  for (size_t i = 0; i < shared.changed.size(); ++i) {
-    const double weight = std::exp((shared.changed[i] - shared.most) / task.options->temperature);
-    if (weight > 0) drawn = i;
-    sum += weight;
-    if (sum > task.uniform * shared.total) break;
-  }
-  return share_.first + static_cast<int64_t>(drawn);
-}
-
 // Returns how many numbers a rank sends for the row.
 int64_t SharedDraw::numbers_of(size_t row, int rank) const {
   if (!results_[row].can_sample) return 0;
   const std::vector<int64_t>& counts = rows_[row].counts;
   return (counts.empty() ? 0 : counts[static_cast<size_t>(rank)] * kNumbers) + 2 * tops(tasks_[row], tokens_of(rank));
-}
-
-void SharedDraw::write_candidates(size_t row, double*& to) const {
-  const RowTask& task = tasks_[row];
-  const SharedRow& shared = rows_[row];
-  const auto write = [&](int64_t token) {
-    *to++ = static_cast<double>(token);
-    *to++ = shared.changed[static_cast<size_t>(token - share_.first)];
-    *to++ = raw(row, token);
-  };
-  if (shared.owner == share_.rank) write(own_token(row));
-  for (size_t i = 0; shared.last_class >= 0 && i < shared.changed.size(); ++i) {
-    const double logit = shared.changed[i];
-    if (logit != kNeverDrawn && class_of(logit, shared.most, task.options->temperature) <= shared.last_class)
-      write(share_.first + static_cast<int64_t>(i));
-  }
-  if (!task.top) return;
-  for (const int32_t token : likeliest(task.logits, *task.top)) {
-    *to++ = static_cast<double>(share_.first + token);
-    *to++ = raw(row, share_.first + token);
-  }
 }
 
 void SharedDraw::exchange_candidates() {
@@ -292,7 +293,7 @@ void SharedDraw::exchange_candidates() {
   const at::Tensor mine = at::zeros({most}, at::kDouble);
   double* to = mine.mutable_data_ptr<double>();
   for (size_t row = 0; row < tasks_.size(); ++row) {
-    if (results_[row].can_sample) write_candidates(row, to);
+    if (results_[row].can_sample) write_candidates(tasks_[row], rows_[row], share_, to);
   }
   const at::Tensor all = share_.gather(mine);
   std::vector<const double*> from;

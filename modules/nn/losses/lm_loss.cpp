@@ -77,6 +77,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
       reads_tokens_(options.reads_tokens),
       tile_(options.tile) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
+  head_.weight->packing = Packing::up_to_int8;  // its errors go to the logits directly
   tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
   tensor_.cut_rows(head_, {{options.vocab, 1}});
   tensor_.sum_over_stream(norm_.params());

@@ -15,6 +15,7 @@ namespace zt::nn {
 Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias, InitFn init) {
   Affine affine;
   affine.weight = make_param(prefix + "weight", {out, in}, std::move(init), true, {"out", "in"});
+  affine.weight->packing = Packing::any;
   if (bias == Bias::yes) affine.bias = make_vector(prefix + "bias", out, init_zeros(), "out");
   return affine;
 }
@@ -182,8 +183,24 @@ void AffineGradient::add_groups(std::vector<at::Tensor> dy, std::vector<at::Tens
   });
 }
 
+namespace {
+
+// The sum with what is added is rounded once.
+void write_packed_rows(at::Tensor out, const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
+                       const at::Tensor& residual) {
+  if (!residual.defined() && !bias.defined()) return packed_gemm(x, weight, out, weight.spec.activations);
+  const at::Tensor sum = at::empty(out.sizes(), out.options().dtype(at::kFloat));
+  packed_gemm(x, weight, sum, weight.spec.activations);
+  if (bias.defined()) sum.add_(bias);
+  if (residual.defined()) sum.add_(residual);
+  out.copy_(sum);
+}
+
+}  // namespace
+
 void write_affine_rows(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& residual) {
+  if (const PackedMatrix* packed = packed_matrix(weight)) return write_packed_rows(out, x, *packed, bias, residual);
   at::Tensor to = out;
   if (x.is_cuda() && bias.defined() && !residual.defined()) {
     at::addmm_out(to, bias, x, weight.t());  // cuBLAS adds the bias when it writes the result
@@ -209,6 +226,7 @@ at::Tensor affine_input_gradient(const at::Tensor& dy, const at::Tensor& weight)
 }
 
 void write_affine_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& weight) {
+  if (const PackedMatrix* packed = packed_matrix(weight)) return packed_gemm_transposed(dy, *packed, dx);
   gemm(GemmKind::input_gradient, dy, weight, dx);
 }
 

@@ -65,7 +65,7 @@ class MovePass final : public Pass {
       if (steps_on_host(program)) place_steps(program);
     }
     const std::vector<PoolUses> uses = all_uses(program, model);
-    insert_moves(program, uses, places_of(program, uses, longest_of(program, chunks)));
+    insert_moves(program, uses, places_of(program, uses, longest_of(program, model, chunks)));
     return program;
   }
 
@@ -150,11 +150,13 @@ class MovePass final : public Pass {
     const Tier state = tier_of(UnitData::state, program), params = tier_of(UnitData::params, program),
                grads = tier_of(UnitData::grads, program);
     const int64_t of_state = state == Tier::device ? 0 : state_bytes(program.precision);
-    const int64_t of_params = params == Tier::device ? 0 : size_of(program.precision.params);
     const int64_t of_grads = grads == Tier::device ? 0 : size_of(program.precision.grads);
     const auto state_of = [&](size_t unit) { return model.units[unit].trainable ? of_state : 0; };
     const auto grads_of = [&](size_t unit) { return model.units[unit].trainable ? of_grads : 0; };
-    const auto params_of = [&](size_t unit) { return program.units[unit].params == Residence::sharded ? of_params : 0; };
+    const auto params_of = [&](size_t unit) {
+      const bool moves = params != Tier::device && program.units[unit].params == Residence::sharded;
+      return moves ? size_of(model.units[unit].element_type(program.precision.params)) : 0;
+    };
     int64_t all = 0;
     for (size_t unit = 0; unit < chunks.size(); ++unit) all += chunks[unit] * (state_of(unit) + grads_of(unit) + params_of(unit));
     int64_t room = options_.memory.value_or(all - static_cast<int64_t>(options_.ratio.value_or(1) * static_cast<double>(all)));
@@ -166,7 +168,7 @@ class MovePass final : public Pass {
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       UnitPlan& plan = program.units[unit];
       if (chunks[unit] == 0) continue;
-      if (params_of(unit) > 0 && !stays(chunks[unit] * of_params)) plan.params_home.tier = params;
+      if (params_of(unit) > 0 && !stays(chunks[unit] * params_of(unit))) plan.params_home.tier = params;
       if (grads_of(unit) > 0 && !stays(chunks[unit] * of_grads)) plan.grads_home.tier = grads;
       if (state_of(unit) == 0) continue;
       int staying = 0;
@@ -185,9 +187,8 @@ class MovePass final : public Pass {
   }
 
   // Without what lies in host memory and is used there.
-  Longest longest_of(const RankProgram& program, const std::vector<int64_t>& chunks) const {
-    const int64_t of_state = state_bytes(program.precision), of_grads = size_of(program.precision.grads),
-                  of_params = size_of(program.precision.params);
+  Longest longest_of(const RankProgram& program, const ModelInfo& model, const std::vector<int64_t>& chunks) const {
+    const int64_t of_state = state_bytes(program.precision), of_grads = size_of(program.precision.grads);
     Longest longest{};
     const auto note = [&](Pool pool, int64_t bytes) {
       longest[static_cast<size_t>(pool)] = std::max(longest[static_cast<size_t>(pool)], bytes);
@@ -195,6 +196,7 @@ class MovePass final : public Pass {
     for (size_t unit = 0; unit < chunks.size(); ++unit) {
       const UnitPlan& plan = program.units[unit];
       const int64_t slice = in_whole_blocks(slice_of(chunks[unit], 0, plan.slices).count), all = in_whole_blocks(chunks[unit]);
+      const int64_t of_params = size_of(model.units[unit].element_type(program.precision.params));
       const bool steps_on_device = !steps_on_host(program) || !plan.state_home.is_elsewhere() || plan.state_home.stays > 0;
       const auto moves = [&](UnitData data) {
         const Home& home = plan.home(data);

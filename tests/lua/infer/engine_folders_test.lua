@@ -91,7 +91,9 @@ function TestFolders:test_the_command_refuses_mistakes()
     lu.assertStrContains(text, "generate: " .. message)
     lu.assertNotStrContains(text, "stack traceback")
   end
-  refused("give either --prompt or --file", folder)
+  refused("give one of --prompt, --file and --chat", folder)
+  refused("give one of --prompt, --file and --chat", folder, "--prompt", "x", "--chat")
+  refused("--system is the first message of a conversation", folder, "--prompt", "x", "--system", "y")
   refused("there is no folder '/none'", "/none", "--prompt", "x")
   refused("there is no model in '" .. temporary():match "^(.*)/", temporary():match "^(.*)/", "--prompt", "x")
   refused("--tensor 2 and --pipeline 1 need 2 ranks, and this run has 1", folder, "--prompt", "x", "--tensor", "2")
@@ -106,7 +108,8 @@ function TestFolders:test_the_command_refuses_mistakes()
   made:add("model/x", zt.ones(2))
   made:finish{script = {}}
   refused("'" .. import .. "/step_00000000' does not record its model's options", import, "--prompt", "x")
-  refused("'" .. models.FOLDER .. "llama' has no tokenizer that can be read here", models.FOLDER .. "llama", "--prompt", "x")
+  refused("'" .. models.FOLDER
+    .. "llama' has no tokenizer (tokenizer.json or tokenizer.model)", models.FOLDER .. "llama", "--prompt", "x")
 end
 
 function TestFolders:test_bench_prints_rates()

@@ -6,6 +6,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/regex.h"
+#include "zt/base/words.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt {
@@ -18,6 +19,10 @@ int64_t ParamInfo::numel() const {
 
 int64_t ParamInfo::local_numel(const Coord& coord) const {
   return c10::multiply_integers(local_shape(coord));
+}
+
+int64_t ParamInfo::flat_numel(const Coord& coord) const {
+  return flat_numel_of(shape, placements, pack, coord);
 }
 
 std::vector<std::string> ParamInfo::cut_axes() const {
@@ -53,12 +58,77 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
     named.trainable = is_trainable;
     ++count;
   };
-  for (ParamInfo& param : info.params) mark(param);
+  for (ParamInfo& param : info.params) {
+    if (is_trainable && param.is_packed() && wanted.is_found_in(param.name))
+      misuse("parameter '{}' is packed as {}, so it cannot be trained", param.name, word_of(param.pack.format));
+    mark(param);
+  }
   for (BufferInfo& buffer : info.buffers) mark(buffer);
   if (count == 0) misuse("no parameter or buffer has a name that contains '{}'{}", pattern, suggest(pattern, names));
   mark_trained(info);
   info_ = std::make_shared<const ModelInfo>(std::move(info));
   return count;
+}
+
+namespace {
+
+// Throws Misuse unless the columns of a matrix, and those of each rank's part, are whole groups.
+void check_groups(const Param& param, const PackSpec& spec) {
+  const int64_t columns = param.shape[1];
+  const auto advice = [&] { return fmt::format("give a smaller group, or name '{}' in keep", param.name); };
+  if (spec.format == PackFormat::panels) return;
+  if (columns % spec.group != 0)
+    misuse("'{}' has {} columns, no multiple of the group of {}: {}", param.name, columns, spec.group, advice());
+  for (const AxisPlacement& on : param.placements) {
+    if (on.placement != Placement::sharded || on.dim != 1) continue;
+    for (int part = 0; part < on.parts; ++part) {
+      int64_t first = 0;
+      for (const CutGroup& group : on.groups.empty() ? std::vector<CutGroup>{{columns, 1}} : on.groups) {
+        const Share units = share_of(group.size / group.unit, on.parts, part);
+        if ((first + units.begin * group.unit) % spec.group != 0 || units.count * group.unit % spec.group != 0)
+          misuse("'{}': {} columns cut in {} along '{}' are parts of {}, no multiple of the group of {}: {}", param.name, columns,
+                 on.parts, on.axis, units.count * group.unit, spec.group, advice());
+        first += group.size;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> Model::pack(const PackSpec& spec, const std::vector<std::string>& keep) {
+  if (spec.format == PackFormat::plain) misuse("model:pack: a format is needed: panels, int8, int4 or nf4");
+  if (spec.activations == Activations::int8 && spec.format != PackFormat::int8 && spec.format != PackFormat::int4)
+    misuse("model:pack: activations of 8 bits are multiplied by int8 and int4 only, not by {}", word_of(spec.format));
+  std::vector<Regex> kept;
+  for (const std::string& pattern : keep) {
+    kept.emplace_back(pattern, "the pattern of parameters that stay plain");
+    if (std::ranges::none_of(params_, [&](const auto& param) { return kept.back().is_found_in(param->name); }))
+      misuse("no parameter has a name that contains '{}'", pattern);
+  }
+  std::vector<std::pair<Param*, PackSpec>> chosen;
+  for (const auto& param : params_) {
+    const bool is_kept = std::ranges::any_of(kept, [&](const Regex& pattern) { return pattern.is_found_in(param->name); });
+    if (is_kept || param->packing == Packing::none || param->shape.size() != 2) continue;
+    PackSpec of_param = spec;
+    const bool has_4_bits = spec.format == PackFormat::int4 || spec.format == PackFormat::nf4;
+    if (has_4_bits && param->packing == Packing::up_to_int8) of_param.format = PackFormat::int8;
+    check_groups(*param, of_param);
+    chosen.emplace_back(param.get(), of_param);
+  }
+  if (chosen.empty())
+    misuse("the model has no matrix that may be packed: layers such as nn.linear, nn.mlp and attention have some");
+  const std::shared_ptr<const ModelInfo> before = info_;
+  for (const auto& [param, of_param] : chosen) param->pack = of_param;
+  ModelInfo info = describe();
+  for (size_t i = 0; i < info.params.size(); ++i)
+    info.params[i].trainable = before->params[i].trainable && !info.params[i].is_packed();
+  for (size_t i = 0; i < info.buffers.size(); ++i) info.buffers[i].trainable = before->buffers[i].trainable;
+  mark_trained(info);
+  info_ = std::make_shared<const ModelInfo>(std::move(info));
+  std::vector<std::string> names;
+  for (const auto& [param, of_param] : chosen) names.push_back(param->name);
+  return names;
 }
 
 std::shared_ptr<const ModelInfo> Model::frozen_info() const {

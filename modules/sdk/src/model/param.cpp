@@ -153,6 +153,12 @@ std::vector<Box> boxes_of(const std::vector<int64_t>& shape, const std::vector<A
   return boxes;
 }
 
+int64_t flat_numel_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const PackSpec& pack,
+                      const Coord& coord) {
+  const std::vector<int64_t> local = local_shape_of(shape, placements, coord);
+  return pack.format == PackFormat::plain ? c10::multiply_integers(local) : packed_bytes(pack, local.at(0), local.at(1));
+}
+
 std::vector<int64_t> local_shape_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements,
                                     const Coord& coord) {
   std::vector<int64_t> local;

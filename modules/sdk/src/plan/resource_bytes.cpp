@@ -14,14 +14,16 @@ namespace {
 int64_t param_bytes(const RankBasis& basis) {
   const RankUnits& held = basis.held;
   const Slots& slots = held.slots.of(resource::param);
-  int64_t elements = slots.total();
+  const at::ScalarType params = basis.program.precision.params;
+  int64_t bytes = slots.total() * size_of(params);
   for (const Unit& unit : held.units) {
     if (!unit.plan.held) continue;
     const bool is_whole = slots.of_unit[unit.index] < 0 && !unit.is_node_shared();
     if (unit.plan.params_home.is_elsewhere()) continue;
-    elements += is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
+    const int64_t elements = is_whole ? unit.layout.padded() : unit.layout.chunk;  // of one copy a node each rank counts its part
+    bytes += elements * size_of(basis.model.units[unit.index].element_type(params));
   }
-  return elements * size_of(basis.program.precision.params);
+  return bytes;
 }
 
 int64_t grad_bytes(const RankBasis& basis) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <numeric>
 
+#include "zt/base/tensor.h"
+
 namespace zt {
 
 namespace {
@@ -126,7 +128,13 @@ Slots parameter_slots(std::span<const RankProgram* const> programs, const ModelI
       }
     }
   }
-  return Assignment(held, padded_sizes(units)).make();
+  // A slot counts in plain elements, also where a unit of packed parameters lies in it.
+  std::vector<int64_t> sizes = padded_sizes(units);
+  const int64_t bytes = size_of(programs.front()->precision.params);
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    if (model.units[unit].is_packed) sizes[unit] = (sizes[unit] + bytes - 1) / bytes;
+  }
+  return Assignment(held, std::move(sizes)).make();
 }
 
 Slots gradient_slots(const RankProgram& training, const ModelInfo& model, const std::vector<Unit>& units) {

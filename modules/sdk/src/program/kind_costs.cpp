@@ -55,8 +55,13 @@ Cost reduce_tie_cost(const Action& action, const CostBasis& basis) {
 }
 
 Cost unshard_cost(const Action& action, const CostBasis& basis) {
-  const auto gathered = [](const Unit& unit) { return unit.is_node_shared() ? 0 : padded(unit); };
-  return one_way(unit_bytes(action, basis, basis.program.precision.params, gathered), basis.ranks);
+  int64_t bytes = 0;
+  for (const int index : action.units()) {
+    const Unit& unit = basis.units[index];
+    const at::ScalarType type = basis.model.units[index].element_type(basis.program.precision.params);
+    if (!unit.is_node_shared()) bytes += padded(unit) * size_of(type);
+  }
+  return one_way(bytes, basis.ranks);
 }
 
 // Reads the gradients that this rank owns.

@@ -40,7 +40,8 @@ Cost action_cost(const Action& action, const RehearsedAction& rehearsed, const C
   if (role_of(action) == Role::compute) {
     Cost cost{.flops = rehearsed.flops, .memory_bytes = 2 * rehearsed.made, .sent_bytes = rehearsed.sent};
     for (const int unit : basis.model.positions[action.target].units)
-      cost.memory_bytes += basis.units[unit].layout.numel * size_of(basis.program.precision.params);
+      cost.memory_bytes +=
+          basis.units[unit].layout.numel * size_of(basis.model.units[unit].element_type(basis.program.precision.params));
     return cost;
   }
   if (message_of(action)) return {.memory_bytes = 2 * rehearsed.sent, .sent_bytes = rehearsed.sent};

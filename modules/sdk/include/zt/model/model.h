@@ -67,8 +67,12 @@ struct ParamInfo {
   std::vector<int> positions;  // positions that use it, ascending; more than one for tied weights
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims;  // names of the dims, "out" and "in"; empty: not given
+  PackSpec pack = {};             // the format of what ranks hold
 
   int64_t numel() const;  // of the whole tensor
+  bool is_packed() const { return pack.format != PackFormat::plain; }
+  // Returns the elements of the unit's flat layout that the rank `coord` uses: those that it holds, or bytes if it is packed.
+  int64_t flat_numel(const Coord& coord) const;
   // Returns the mesh axes along which each rank holds other elements, in the order of `placements`.
   std::vector<std::string> cut_axes() const;
   // Return the boxes of the rank `coord`, and the shape and the number of the elements that it holds (see boxes_of). The rest of
@@ -78,14 +82,18 @@ struct ParamInfo {
   int64_t local_numel(const Coord& coord) const;
 };
 
-// On each axis all parameters of a unit have the same kind of placement. A parameter that several layers share is a unit of its
-// own.
+// On each axis all parameters of a unit have the same kind of placement, and all or none of them are packed. A parameter that
+// several layers share is a unit of its own.
 struct UnitInfo {
   std::string name;            // the layer's name; further units of a layer are named after their first parameter
   std::vector<int> params;     // indices into ModelInfo::params, by offset
   int64_t numel = 0;           // elements of the flat layout: the end of the last parameter, with the padding between parameters
   std::vector<int> positions;  // positions that use its parameters, ascending
   bool trainable = true;       // true if at least one parameter is trainable
+  bool is_packed = false;      // elements of the flat layout are bytes, of packed parameters
+
+  // Returns the type of the elements. `params`: that of a program's plain parameters.
+  at::ScalarType element_type(at::ScalarType params) const { return is_packed ? at::kByte : params; }
 };
 
 // A description of a model for passes, the verifier and reports. Plain data, the same on every rank.
@@ -139,6 +147,13 @@ class Model : public MadeFromOptions {
   // trainers, do not change. Throws Misuse if no name matches.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
+  // Freezes matrices and lets trainers hold them in a packed format: those that may have it (Param::packing), except those whose
+  // name contains a match of a regular expression in `keep`. Where a layer takes int8 at most, formats of 4 bits become int8.
+  // Packed parameters begin as zeros. Returns their names. Programs that were made before, and their trainers, do not change.
+  // Throws Misuse if a matrix or a rank's part of it is not made of whole groups, if a pattern matches no name, or if nothing is
+  // packed.
+  std::vector<std::string> pack(const PackSpec& spec, const std::vector<std::string>& keep);
+
   // The options from which a function such as nn.gpt made the model, as plain data, for records and exports; nil if not known.
   const Value& options() const { return options_; }
   void set_options(Value options) { options_ = std::move(options); }
@@ -158,6 +173,7 @@ class Model : public MadeFromOptions {
 
  private:
   void mark_trained(ModelInfo& info) const;
+  ModelInfo describe();
 
   std::vector<NamedLayer> positions_;
   Params params_;

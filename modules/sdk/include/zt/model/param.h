@@ -13,6 +13,7 @@
 #include "zt/base/box.h"
 #include "zt/base/object.h"
 #include "zt/comm/mesh.h"
+#include "zt/gemm/packed.h"
 
 namespace zt {
 
@@ -63,6 +64,15 @@ std::vector<Box> boxes_of(const std::vector<int64_t>& shape, const std::vector<A
 std::vector<int64_t> local_shape_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements,
                                     const Coord& coord);
 
+constexpr int64_t kPackAlign = 64;  // bytes; packed parameters begin at multiples in their unit
+
+// Returns the elements of a unit's flat layout that such a parameter takes on the rank: elements, or bytes if it is packed.
+int64_t flat_numel_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const PackSpec& pack,
+                      const Coord& coord);
+
+// In which formats a layer can multiply by a matrix (zt/gemm/packed.h).
+enum class Packing : uint8_t { none, up_to_int8, any };
+
 // A rank holds all of a parameter, or its boxes if it is sharded on some axis.
 struct Param {
   std::string name;  // local to its layer ("weight"); after a model is built unique in it: "blocks.0.attention.qkv.weight"
@@ -76,10 +86,13 @@ struct Param {
   std::vector<AxisPlacement> placements;
   std::vector<std::string> dims = {};  // names of the dims ("out", "in"), for people; empty: not given
   std::string local_name = {};         // the name within its layer; set by the first model with the parameter
+  Packing packing = Packing::none;     // the formats of Model::pack that it may have
+  PackSpec pack = {};                  // its format; set by Model::pack
 
   int64_t numel() const;  // of the whole tensor
-  // Returns what Context::param of the innermost running layer on this thread returns. Throws Misuse, with the parameter's name,
-  // outside of a forward: also in the backward of an autograd function, which keeps the tensor that its forward has read.
+  // Returns what Context::param of the innermost running layer on this thread returns: of a packed one a packed_tensor. Throws
+  // Misuse, with the parameter's name, outside of a forward: also in the backward of an autograd function, which keeps the tensor
+  // that its forward has read.
   const at::Tensor& get() const;
 };
 

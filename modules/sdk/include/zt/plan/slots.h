@@ -14,7 +14,7 @@ namespace zt {
 
 struct Slots {
   std::vector<int> of_unit;    // by unit; -1 means a buffer of its own
-  std::vector<int64_t> sizes;  // by slot: elements of the longest unit in it
+  std::vector<int64_t> sizes;  // by slot: elements of the longest unit in it, of the type of plain ones
 
   int64_t total() const;
 };

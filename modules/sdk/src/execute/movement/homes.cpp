@@ -58,7 +58,7 @@ HomeMap map_homes(const ModelInfo& model, const RankProgram& program, const std:
                  .slices = unit.plan.slices,
                  .elements = unit.layout.chunk,
                  .tensors = tensors[kind],
-                 .dtype = types[kind],
+                 .dtype = data == UnitData::params ? model.units[unit.index].element_type(types[kind]) : types[kind],
                  .begin = used};
       used = records.end();
     }

@@ -121,21 +121,22 @@ class ModelBuilder {
   // per set of kinds of placements.
   void add_units(const NamedLayer& entry) {
     const size_t first = model.units.size();
-    std::map<std::map<std::string, Placement>, int> by_kinds;
+    std::map<std::pair<std::map<std::string, Placement>, bool>, int> by_kinds;
     for (const auto& param : entry.layer->params()) {
       if (!param) misuse("the layer '{}' lists a parameter that is nil", entry.name);
       if (param_index_.contains(param.get())) continue;
       name_param(*param, entry.name);
       check_placements(*param);
       const bool is_tied = holders_.at(param.get()) > 1;
-      const auto kinds = kinds_of(completed(param->placements));
+      const auto kinds = std::pair(kinds_of(completed(param->placements)), is_packed(*param));
       const auto known = by_kinds.find(kinds);
       if (!is_tied && known != by_kinds.end()) {
         add_param(param, known->second);
         continue;
       }
       const int unit = static_cast<int>(model.units.size());
-      model.units.push_back({.name = param->name, .params = {}, .positions = {}, .trainable = false});
+      model.units.push_back(
+          {.name = param->name, .params = {}, .positions = {}, .trainable = false, .is_packed = is_packed(*param)});
       if (!is_tied) {
         if (by_kinds.empty()) model.units.back().name = entry.name;
         by_kinds[kinds] = unit;
@@ -147,8 +148,8 @@ class ModelBuilder {
 
   void add_param(const std::shared_ptr<Param>& param, int index) {
     UnitInfo& unit = model.units[index];
-    const int64_t align = FlatLayout::kParamAlign,
-                  room = c10::multiply_integers(local_shape_of(param->shape, param->placements, {}));
+    const int64_t align = unit.is_packed ? kPackAlign : FlatLayout::kParamAlign;
+    const int64_t room = flat_numel_of(param->shape, param->placements, param->pack, {});
     const int64_t offset = (unit.numel + align - 1) / align * align;
     unit.params.push_back(static_cast<int>(params.size()));
     unit.numel = offset + room;
@@ -164,8 +165,11 @@ class ModelBuilder {
                             param->is_matrix,
                             {},
                             completed(param->placements),
-                            param->dims});
+                            param->dims,
+                            param->pack});
   }
+
+  static bool is_packed(const Param& param) { return param.pack.format != PackFormat::plain; }
 
   // Returns the kinds of placements by axis, without those that are the default.
   static std::map<std::string, Placement> kinds_of(const std::vector<AxisPlacement>& placements) {
@@ -265,11 +269,17 @@ class ModelBuilder {
 }  // namespace
 
 Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
+  ModelInfo info = describe();
+  mark_trained(info);
+  info_ = std::make_shared<const ModelInfo>(std::move(info));
+}
+
+// Returns the description of the layers, without what follows from which parameters are trained. Sets the parameters.
+ModelInfo Model::describe() {
   ModelBuilder builder(positions_);
   for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
   params_ = std::move(builder.params);
-  mark_trained(builder.model);
-  info_ = std::make_shared<const ModelInfo>(std::move(builder.model));
+  return std::move(builder.model);
 }
 
 }  // namespace zt

@@ -35,7 +35,7 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   const auto make = [&](UnitData data, const at::Tensor& slot, at::ScalarType dtype, const AxesList& movers_of_owned,
                         at::Tensor& whole, at::Tensor& owned) {
     if (slot.defined()) {
-      whole = slot.narrow(0, 0, layout.padded());
+      whole = slot.view(dtype).narrow(0, 0, layout.padded());
       const bool is_view = data == UnitData::grads && unit.plan.grads != Residence::sharded;  // it leaves once it is summed
       if (is_view) owned = whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
       else if (!unit.plan.home(data).is_elsewhere()) owned = allocate(movers_of_owned, layout.chunk, dtype);
@@ -49,7 +49,7 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
     owned = whole.narrow(0, unit.rank * layout.chunk, layout.chunk);
   };
   if (unit.is_node_shared()) unit.shard = unit.full.narrow(0, unit.rank * layout.chunk, layout.chunk);
-  else make(UnitData::params, shared.full, precision.params, {axes}, unit.full, unit.shard);
+  else make(UnitData::params, shared.full, info.element_type(precision.params), {axes}, unit.full, unit.shard);
   if (unit.plan.params_home.is_elsewhere()) unit.slices_of(UnitData::params).resize(static_cast<size_t>(unit.plan.slices));
   unit.master = unit.shard;
   if (!info.trainable) return;
@@ -80,22 +80,28 @@ void allocate_unit(Unit& unit, const UnitInfo& info, const Precision& precision,
   for (const auto& name : state_names) unit.state[name] = large_zeros({layout.chunk}, exact);
 }
 
-std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord) {
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord,
+                                  at::ScalarType params) {
   std::vector<at::Tensor> leaves;
   for (const ParamInfo& param : model.params) {
     const Unit& unit = units[param.unit];
-    const auto values = [&] {
-      return unit.full.narrow(0, param.offset, param.local_numel(coord)).view(param.local_shape(coord));
-    };
-    leaves.push_back(unit.plan.held ? values().detach() : at::Tensor());
-    if (unit.plan.held) leaves.back().requires_grad_(param.trainable);
+    at::Tensor& leaf = leaves.emplace_back();
+    if (!unit.plan.held) continue;
+    const std::vector<int64_t> shape = param.local_shape(coord);
+    const at::Tensor flat = unit.full.narrow(0, param.offset, param.flat_numel(coord));
+    if (param.is_packed()) {
+      leaf = packed_tensor({param.pack, shape[0], shape[1], flat}, params);
+    } else {
+      leaf = flat.view(shape).detach();
+      leaf.requires_grad_(param.trainable);
+    }
   }
   return leaves;
 }
 
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit, const Coord& coord) {
   const int64_t shard_begin = unit.layout.begin(unit.rank), shard_end = unit.layout.end(unit.rank);
-  const int64_t numel = param.local_numel(coord);
+  const int64_t numel = param.flat_numel(coord);
   const int64_t begin = std::clamp(shard_begin - param.offset, int64_t{0}, numel);
   const int64_t end = std::clamp(shard_end - param.offset, begin, numel);
   return {begin, end - begin, begin < end ? param.offset + begin - shard_begin : 0};
@@ -121,6 +127,7 @@ void initialise(const Param& param, const ParamInfo& info, uint64_t seed, std::s
 
 void initialise_slice(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, const Slice& slice,
                       const at::Tensor& to, at::ScalarType exact) {
+  if (info.units[unit.index].is_packed) return;
   for (const int index : info.units[unit.index].params) {
     const ParamInfo& param = info.params[index];
     const OwnedRun owned = owned_run(param, unit, coord);

@@ -43,12 +43,13 @@ struct OwnedRun {
 };
 OwnedRun owned_run(const ParamInfo& param, const Unit& unit, const Coord& coord);
 
-// Returns the autograd leaves that layers read, by ModelInfo::params: views of the parameters in their units' buffers `full`;
-// undefined for units that are not held.
-std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord);
+// Returns the autograd leaves that layers read, by ModelInfo::params: views of the parameters in their units' buffers `full`, of
+// packed ones packed_tensor of the type `params`; undefined for units that are not held.
+std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit>& units, const Coord& coord,
+                                  at::ScalarType params);
 
 // Fills `to`, a slice of the owned part of a unit's parameters, with their initial values, rounded to the master's dtype `exact`
-// and then to that of `to`. Leaves the places of no parameter as they are. `info`: of the model's layers.
+// and then to that of `to`. Leaves the places of no parameter, and of packed ones, as they are. `info`: of the model's layers.
 void initialise_slice(const Model& model, const ModelInfo& info, const Unit& unit, const Coord& coord, const Slice& slice,
                       const at::Tensor& to, at::ScalarType exact);
 

@@ -108,7 +108,7 @@ std::vector<Unit> units_on_meta(const ModelInfo& model, const RankProgram& progr
     if (unit.is_node_shared()) unit.plan.params = Residence::whole;
     allocate_unit(unit, model.units[unit.index], program.precision, {},
                   [](const auto&, int64_t numel, at::ScalarType dtype) { return meta_buffer(numel, dtype); },
-                  {shared(held.slots.of(resource::param), program.precision.params),
+                  {shared(held.slots.of(resource::param), model.units[unit.index].element_type(program.precision.params)),
                    shared(held.slots.of(resource::grad), program.precision.grads)});
   }
   return units;
@@ -144,7 +144,7 @@ class Run {
     state_.model = &info_;
     state_.links = inputs.links(coord);
     state_.units = units_on_meta(info_, program, held);
-    state_.parameters = leaves_of(info_, state_.units, coord);
+    state_.parameters = leaves_of(info_, state_.units, coord, program_.precision.params);
     for (const BufferInfo& buffer : info_.buffers) state_.buffers.push_back(buffer.initial);
     layers_ = std::make_shared<LayerRuns>(inputs.model, state_, positions_run(program, info_));
     const auto complete = [this](int unit) { layers_->parts().gradients.complete(unit); };

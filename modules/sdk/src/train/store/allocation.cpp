@@ -110,9 +110,9 @@ void make_homes(const Plan& plan, StepState& state) {
   });
 }
 
-// Gives the parameters of the unit their initial values, slice by slice where they lie elsewhere.
+// Gives the parameters of the unit their initial values, unless they are packed, slice by slice where they lie elsewhere.
 void initialise_unit(const Plan& plan, const Unit& unit, const StepState& state) {
-  if (!unit.plan.held) return;
+  if (!unit.plan.held || plan.model().units[unit.index].is_packed) return;
   const at::ScalarType exact = plan.main().precision.master();
   const auto fill = [&](const Slice& slice, const at::Tensor& to) {
     initialise_slice(*plan.program().model(), *state.model, unit, state.links->place().coord, slice, to, exact);
@@ -149,7 +149,8 @@ void allocate_units(const Plan& plan, const Maker& maker, StepState& state) {
     const SharedBuffers shared{buffer(parameters, of_params.of_unit[unit.index]),
                                buffer(gradients, of_grads.of_unit[unit.index])};
     if (unit.plan.held && unit.is_node_shared())
-      unit.full = state.links->comm(unit.plan.shard_axes).allocate_shared({unit.layout.padded()}, precision.params);
+      unit.full = state.links->comm(unit.plan.shard_axes)
+                      .allocate_shared({unit.layout.padded()}, state.model->units[unit.index].element_type(precision.params));
     try {
       allocate_unit(unit, state.model->units[unit.index], precision, state_names, allocate, shared);
     } catch (const std::exception& error) {
@@ -162,7 +163,7 @@ void allocate_units(const Plan& plan, const Maker& maker, StepState& state) {
   run_together(plan.world(), [&] {  // values that a script gives may be wrong
     for (const Unit& unit : state.units) initialise_unit(plan, unit, state);
   });
-  state.parameters = leaves_of(*state.model, state.units, state.links->place().coord);
+  state.parameters = leaves_of(*state.model, state.units, state.links->place().coord, precision.params);
   for (const int unit : units_summed_apart(program))
     state.units[unit].grad_sum = maker.make({}, state.units[unit].layout.chunk, precision.grads);
   if (const int64_t elements = wire_elements(program, state.units); elements > 0)

@@ -1,5 +1,6 @@
 #include "held_boxes.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 
 namespace zt::whole_tensors {
@@ -27,19 +28,34 @@ void for_each_box(const at::Tensor& whole, const std::vector<Box>& boxes, const 
 
 }  // namespace
 
+namespace {
+
+// Returns the elements that this rank holds of a parameter, with padding as on the rank that holds most.
+at::Tensor own_elements(const Store& store, int param, const at::Tensor& unit) {
+  const ParamInfo& held = store.info(param);
+  if (!held.is_packed()) return unit.narrow(0, held.offset, held.room);
+  const Coord& coord = store.place().coord;
+  const std::vector<int64_t> shape = held.local_shape(coord);
+  const at::Tensor bytes = unit.narrow(0, held.offset, held.flat_numel(coord));
+  const at::Tensor values = unpack({held.pack, shape[0], shape[1], bytes}, store.tensors()[param].dtype).view({-1});
+  return at::constant_pad_nd(values, {0, held.local_numel({}) - values.numel()});
+}
+
+}  // namespace
+
 at::Tensor join_boxes(const Store& store, int param, const at::Tensor& unit) {
   const ParamInfo& held = store.info(param);
-  const at::Tensor mine = unit.narrow(0, held.offset, held.room);
+  const at::Tensor mine = own_elements(store, param, unit);
   const auto axes = held.cut_axes();
   if (axes.empty()) return mine.view(held.shape).clone();
   Communicator& comm = store.state().links->comm(axes);
-  const at::Tensor rooms = at::empty({comm.size() * held.room}, mine.options());
+  const int64_t room = mine.numel();
+  const at::Tensor rooms = at::empty({comm.size() * room}, mine.options());
   comm.all_gather(rooms, mine).synchronize();
   const auto ranks = store.place().coord.shape.group(store.place().coord.rank, axes);
   at::Tensor all = at::empty(held.shape, mine.options());
   for (size_t i = 0; i < ranks.size(); ++i)
-    for_each_box(all, held.boxes({store.place().coord.shape, ranks[i]}),
-                 rooms.narrow(0, static_cast<int64_t>(i) * held.room, held.room),
+    for_each_box(all, held.boxes({store.place().coord.shape, ranks[i]}), rooms.narrow(0, static_cast<int64_t>(i) * room, room),
                  [](at::Tensor& part, const at::Tensor& elements) { part.copy_(elements); });
   return all;
 }

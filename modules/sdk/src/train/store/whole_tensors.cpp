@@ -1,6 +1,8 @@
 #include "whole_tensors.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
@@ -91,8 +93,12 @@ std::string wrong_values(const Store& store, const Wanted& wanted, const Given& 
   if (!given.complaint.empty()) return given.complaint;
   if (given.from && (*given.from < 0 || *given.from >= ranks))
     return fmt::format("there is no rank {} to take values from: the mesh has {}", *given.from, ranks);
-  if (given.values.sizes() == at::IntArrayRef(wanted.shape) || (given.from && *given.from != store.plan().world_place().rank))
-    return {};
+  if (given.from && *given.from != store.plan().world_place().rank) return {};
+  if (given.values.sizes() == at::IntArrayRef(wanted.shape)) {
+    const bool is_packed = !store.is_buffer(wanted.tensor) && store.info(wanted.tensor).is_packed();
+    if (!is_packed || at::isfinite(given.values).all().item<bool>()) return {};
+    return fmt::format("{} is packed, and no packed format holds values that are not finite: some of these are not", wanted.what);
+  }
   return fmt::format("{} is [{}], the values are {}", wanted.what, fmt::join(wanted.shape, ", "), describe(given.values));
 }
 
@@ -233,6 +239,19 @@ at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param)
                       [&] { return join(store, param, store.state().pass_buffer(type, store.info(param).unit)); });
 }
 
+// Returns this rank's values of a parameter as its unit holds them: packed, if the parameter is.
+static at::Tensor in_format(const Store& store, int param, const at::Tensor& values) {
+  const ParamInfo& info = store.info(param);
+  if (!info.is_packed()) return values;
+  const std::vector<int64_t> shape = info.local_shape(store.place().coord);
+  const at::Tensor bytes = at::zeros({packed_bytes(info.pack, shape[0], shape[1])}, at::kByte);
+  with_context([&] { return fmt::format("parameter '{}'", info.name); },
+               [&] {
+                 pack(values.cpu().view(shape), {info.pack, shape[0], shape[1], bytes});
+               });
+  return bytes;
+}
+
 void set_parameter(Store& store, int param, const Given& given) {
   const at::Tensor values =
       agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);
@@ -242,12 +261,12 @@ void set_parameter(Store& store, int param, const Given& given) {
   }
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
-  const at::Tensor held = held_values(store, param, values);
+  const at::Tensor held = in_format(store, param, held_values(store, param, values));
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
   set_owned(store, param, "master", held);
   if (unit.has_own_master) set_owned(store, param, "shard", held);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
-  else if (!unit.owns_shard()) store.state().parameters[param].detach().view({-1}).copy_(held);
+  else if (!unit.owns_shard()) unit.full.narrow(0, store.info(param).offset, held.numel()).copy_(held);
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {
