@@ -15,6 +15,7 @@ TORCH_VERSION=2.11.0
 CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch_cpu links to them even without a GPU
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 DEEPSPEED_WHEEL=deepspeed==0.19.8
+BITSANDBYTES_WHEEL=bitsandbytes==0.50.2
 HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
 RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
 MIN_CMAKE=3.25
@@ -133,11 +134,12 @@ install_venv() {
 }
 
 install_oracle() {
-  local want="torch $TORCH_VERSION numpy $DEEPSPEED_WHEEL"
+  local want="torch $TORCH_VERSION numpy $DEEPSPEED_WHEEL $BITSANDBYTES_WHEEL"
   up_to_date .venv-oracle "$want" && return
   make_venv .venv-oracle
   pip_install .venv-oracle "the full PyTorch wheel (about 5 GB)" "torch==$TORCH_VERSION" "${TEST_WHEELS[@]}"
   pip_install .venv-oracle "DeepSpeed, for its gates" "$DEEPSPEED_WHEEL"
+  pip_install .venv-oracle "bitsandbytes, for its format nf4" --no-deps "$BITSANDBYTES_WHEEL"
   stamp .venv-oracle "$want"
 }
 

@@ -3,6 +3,7 @@
 --
 --   ztoolkit run bench/infer/engine_rows.lua                       a GPT of 27.4 M parameters
 --   ztoolkit run bench/infer/engine_rows.lua --model llama_1b      a model of Llama's kind of 0.98 B parameters
+--   ztoolkit run bench/infer/engine_rows.lua --weights int8,int4   only answers and prompts, with matrices in these formats
 local zt = require "zt"
 local infer, nn = require "zt.infer", require "zt.nn"
 
@@ -12,6 +13,7 @@ local o = zt.cli{
     {"model", "gpt_27m", "the model", one_of = {"gpt_27m", "llama_1b"}},
     {"dtype", "bf16", "type of the parameters", one_of = {"fp32", "bf16"}},
     {"tokens", 32, "tokens of an answer", at_least = 4},
+    {"weights", "", "formats of matrices: panels, int8, int4, nf4, int8+int8 and int4+int8 (with activations of 8 bits)"},
   },
 }
 local MODELS = {
@@ -81,14 +83,42 @@ end
 local rows = {{"row", "value"}}
 local function add(name, form, ...) rows[#rows + 1] = {name, form:format(...)} end
 
-local bytes = 0
-for _, parameter in ipairs(model:parameters()) do
-  local is_read = not parameter.name:find "^embedding%." or (shape.family == "gpt2" and parameter.name == "embedding.weight")
-  local elements = 1
-  for _, size in ipairs(parameter.shape) do elements = elements * size end
-  bytes = bytes + (is_read and elements or 0) * (o.dtype == "bf16" and 2 or 4)
+-- Returns the bytes of parameters that a step reads.
+local function bytes_of(engine)
+  local parameters, has_head, bytes = engine.trainer.model:parameters(), false, 0
+  for _, parameter in ipairs(parameters) do has_head = has_head or parameter.name == "head.weight" end
+  for _, parameter in ipairs(parameters) do
+    local is_read = not parameter.name:find "^embedding%." or (not has_head and parameter.name == "embedding.weight")
+    local of_all = parameter.format == "plain" and parameter.numel * (o.dtype == "bf16" and 2 or 4) or parameter.room
+    bytes = bytes + (is_read and of_all or 0)
+  end
+  return bytes
 end
+
+local function print_rows(rate)
+  print(("%s, %s, %d threads; memory is read at %.1f GB/s"):format(o.model, o.dtype, zt.num_threads(), rate / 1e9))
+  print(zt.text.columns(rows))
+end
+
+if o.weights ~= "" then
+  local rate = infer.read_rate(1)
+  local plain = first_token_of(engine_of(), 512)
+  rows = {{"weights", "MiB", "1 answer: ms, GB/s, share of the rate", "16 over 1", "prompt of 512: ms, rate over plain"}}
+  for word in o.weights:gmatch "[^,]+" do
+    local format, activations = word:match "^(%w+)%+?(%w*)$"
+    local engine = engine_of{weights = {format = format, activations = activations ~= "" and activations or nil}}
+    local read, one, sixteen = bytes_of(engine), step_of(engine, 1), step_of(engine, 16)
+    local first = first_token_of(engine, 512)
+    rows[#rows + 1] = {word, ("%.0f"):format(read / 2^20),
+                       ("%.2f, %.1f, %.2f"):format(one * 1e3, read / one / 1e9, read / one / rate),
+                       ("%.1f"):format(16 * one / sixteen), ("%.1f, %.2f"):format(first * 1e3, plain / first)}
+  end
+  print_rows(rate)
+  os.exit(0)
+end
+
 local engine = engine_of()
+local bytes = bytes_of(engine)
 local one, other_one = step_of(engine, 1)
 local sixteen, other_sixteen = step_of(engine, 16)
 local rate = infer.read_rate(1)
@@ -110,5 +140,4 @@ local same = prompt(1024)
 local first = shared:generate{prompt = same, max_tokens = 1}[1].first_seconds
 add("first token of the same 1,024 tokens again, over the first time", "%.3f",
     shared:generate{prompt = same, max_tokens = 1}[1].first_seconds / first)
-print(("%s, %s, %d threads; memory is read at %.1f GB/s"):format(o.model, o.dtype, zt.num_threads(), rate / 1e9))
-print(zt.text.columns(rows))
+print_rows(rate)

@@ -12,6 +12,7 @@ const Processor& find_processor() {
     found.is_amd = __builtin_cpu_is("amd");
     found.has_bf16 = __builtin_cpu_supports("avx512bf16");
     found.has_fp16 = __builtin_cpu_supports("avx512fp16");
+    found.has_vnni = __builtin_cpu_supports("avx512vnni");
 #else
     found.has_bf16 = found.has_fp16 = true;
 #endif

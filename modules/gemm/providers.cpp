@@ -2,6 +2,7 @@
 
 #include "dots.h"
 #include "libraries.h"
+#include "packed/packed_kernels.h"
 #include "processor.h"
 #include "rule.h"
 #include "skinny.h"
@@ -17,6 +18,8 @@ void register_all() {
   if (auto mkl = make_mkl_gemm()) register_gemm("mkl", std::move(mkl));
   register_gemm("skinny", std::move(skinny));
   register_gemm("dots", make_dots_gemm(best_isa(), find_processor().has_bf16));
+  const Processor& processor = find_processor();
+  register_packed_kernels(make_packed_kernels(best_isa(), processor.has_vnni, processor.has_bf16));
   const std::vector<std::string> names = gemm_providers();
   set_default_gemm_choice(gemm_rule(find_processor(), {names.begin(), names.end()}));
 }

@@ -2,19 +2,21 @@
 --
 --   ztoolkit tokenize --input text.txt --output corpus.npy [options]
 --
--- Writes corpus.npy (uint16, or uint32 for more than 65,536 ids), corpus.json (the source and the settings) and, with
--- sentencepiece, corpus.model (the tokenizer). The files appear when the command is done, the .npy file last.
+-- Writes corpus.npy (uint16, or uint32 for more than 65,536 ids), corpus.json (the source and the settings) and the tokenizer:
+-- with sentencepiece corpus.model, with a tokenizer.json corpus.tokenizer.json. The files appear when the command is done, the
+-- .npy file last.
 local zt   = require "zt"
 local data = require "zt.data"
 
 local options = zt.cli {
   name = "tokenize", usage = "ztoolkit tokenize",
-  about = "Converts a text to tokens: OUTPUT.npy, with OUTPUT.json and OUTPUT.model next to it.",
+  about = "Converts a text to tokens: OUTPUT.npy, with OUTPUT.json and the tokenizer next to it.",
   options = {
     {"input", nil, "the text, UTF-8", type = "string"},
     {"output", nil, "the token file, NAME.npy", type = "string"},
     {"mode", "sentencepiece", "learnt pieces of words, or one token per byte", one_of = {"sentencepiece", "bytes"}},
-    {"tokenizer", nil, "use the tokenizer of this .model or token file instead of learning one", type = "string"},
+    {"tokenizer", nil, "use this tokenizer instead of learning one: a tokenizer.json, a .model file, a folder, or a token file",
+     type = "string"},
     {"vocab", nil, "number of pieces to learn (4096)", type = "integer"},
     {"kind", nil, "how to learn the pieces, bpe (the default) or unigram", type = "string"},
     {"sample_bytes", nil, "bytes of the text to learn from, spread over the whole text (3145728)", type = "integer"},
@@ -79,10 +81,9 @@ local function main()
     progress = progress_lines(started),
   }
   print(string.format("wrote %s: %d tokens of %d kinds in %.1f s", options.output, count, tokenizer.vocab, zt.now() - started))
-  for _, ending in ipairs {".json", ".model"} do
-    local path = options.output:gsub("%.npy$", ending)
-    if tokenizer:model() ~= "" or ending == ".json" then print("wrote " .. path) end
-  end
+  local endings = {".json"}
+  if tokenizer:model() ~= "" then endings[2] = tokenizer.kind == "tokenizer.json" and ".tokenizer.json" or ".model" end
+  for _, ending in ipairs(endings) do print("wrote " .. (options.output:gsub("%.npy$", ending))) end
 end
 
 -- Returns an error of the library with the names of this command's options.

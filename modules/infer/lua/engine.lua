@@ -16,8 +16,8 @@ local SCHEMA = {
   {"experts", "Axis", "the axis over whose ranks experts are divided, which have other requests"},
   {"data", "Axis", "the axis whose ranks have other requests"},
   {"dtype", "string", "of the parameters; default: that of the folder or trainer", one_of = {"fp32", "bf16", "fp16", "fp64"}},
-  {"weights", "table", "the format of matrices: {format = int8, int4, nf4 or panels, group =, symmetric =, activations =, keep =};"
-   .. " default: plain"},
+  {"weights", "table", "the format of matrices: {format = int8, int4, nf4 or panels, group =, symmetric =, activations =, keep =}"
+   .. "; default: plain"},
   {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
   {"chat_template", "string", "the template, in Jinja's language, of conversations; default: the folder's"},
   {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},

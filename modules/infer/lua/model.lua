@@ -7,6 +7,7 @@ local fail = require "zt.fail"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
 local json_file = require "zt.ckpt.cmd.json_file"
+local packed_folder = require "zt.infer.packed_folder"
 local parameters = require "zt.infer.parameters"
 local precisions = require "zt.infer.precisions"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
@@ -61,22 +62,19 @@ local function ends_of(config)
   return type(id) == "number" and id == id and {id} or {}
 end
 
+-- Returns the tensors of a Hugging Face folder, and what belongs to them.
 local function of_huggingface(path)
   local folder, files = huggingface_folder.of(path), huggingface_folder.open(path)
-  local of_tokenizer = tokenizer_files.contents(folder)
   local generation = folder .. "/generation_config.json"
   local ends = core.exists(generation) and ends_of((json_file(generation))) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
-    stop_tokens = #ends > 0 and ends or ends_of(files.token_ids),
-    tokenizer = tokenizer_of(of_tokenizer, files.options.vocab, folder), chat = chat_of(of_tokenizer, folder),
-    load = function(trainer)
-      files.check_copies()
-      parameters.set(trainer, files.names, files.read)
-    end,
+    stop_tokens = #ends > 0 and ends or ends_of(files.token_ids), files = tokenizer_files.contents(folder),
+    names = files.names, read = files.read, check = files.check_copies,
   }
 end
 
+-- Returns the parameters of a checkpoint, and what its script says of them. A trainer of plain parameters loads its own parts.
 local function of_checkpoint(path)
   local folder = incomplete.find(path)
   if not folder then
@@ -89,7 +87,6 @@ local function of_checkpoint(path)
     fail("'%s' does not record its model's options: nn.gpt or moe.gpt did not make the model from plain options. Make it in a "
       .. "script, load the checkpoint by ckpt.load, and give infer.engine the trainer", folder)
   end
-  local of_tokenizer = tokenizer_files.contents_of(script.tokenizer)
   local dtype, names = nil, {}
   for _, tensor in ipairs(content.tensors) do
     local name = tensor.name:match "^model/(.*)"
@@ -98,20 +95,32 @@ local function of_checkpoint(path)
   end
   return {
     options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}),
-    tokenizer = tokenizer_of(of_tokenizer, script.model.vocab, folder), chat = chat_of(of_tokenizer, folder),
-    load = function(trainer, is_packed)
-      if not is_packed then return ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end
-      parameters.set(trainer, names, function(_, name) return checkpoint:read("model/" .. name) end)
-    end,
+    files = tokenizer_files.contents_of(script.tokenizer), names = names,
+    read = function(_, name) return checkpoint:read("model/" .. name) end,
+    load_parts = function(trainer) ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end,
   }
 end
 
---- Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
--- chat = {template =, variables = that it reads} or nil}, with the
--- function `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
+local function opened_of(path)
+  if packed_folder.is_one(path) then return packed_folder.open(path) end
+  return huggingface_folder.config(path) and of_huggingface(path) or of_checkpoint(path)
+end
+
+--- Opens a folder. Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
+-- chat = {template =, variables = that it reads} or nil, files = {name = content} of the tokenizer, weights = the options of
+-- model:pack if matrices are packed, names = of its parameters}, with the functions `read(place, name)`, which returns a
+-- parameter, and `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
-  return huggingface_folder.config(path) and of_huggingface(path) or of_checkpoint(path)
+  local opened = opened_of(path)
+  opened.tokenizer = tokenizer_of(opened.files, opened.options.vocab, path)
+  opened.chat = chat_of(opened.files, path)
+  function opened.load(trainer, is_packed)
+    if opened.load_parts and not is_packed then return opened.load_parts(trainer) end
+    if opened.check then opened.check() end
+    parameters.set(trainer, opened.names, opened.read)
+  end
+  return opened
 end
 
 return model

@@ -2,7 +2,6 @@
 
 local fail = require "zt.fail"
 local moe = require "zt.moe"
-local parameters = require "zt.infer.parameters"
 local pipe = require "zt.pipe"
 local zero = require "zt.zero"
 local zt = require "zt"
@@ -31,17 +30,27 @@ local function mesh_of(o)
   return o.mesh
 end
 
--- Returns the model, with matrices in the format of the option `weights`. A head that is tied becomes a copy of the embedding's
--- weight, which stays plain.
+-- Returns the format of matrices: that of the folder or of the option `weights`; nil: plain.
+local function format_of(opened, o)
+  local weights = o.weights
+  if not opened.weights then
+    if not weights then return nil end
+    local is_panels = weights.format == "panels" and not weights.dtype
+    return with(weights, is_panels and {dtype = o.dtype or opened.dtype} or {})
+  end
+  for key in pairs(weights or {}) do
+    if key ~= "activations" then
+      fail("infer.engine.weights.%s: the folder's matrices are packed already, as %s: leave it out", key, opened.weights.format)
+    end
+  end
+  return with(opened.weights, weights or {})
+end
+
 local function model_of(opened, o)
-  local options, weights = cut(opened.options, o), o.weights
-  local model = moe.gpt(options)
-  if not weights then return model end
-  if parameters.is_tied(model) then model = moe.gpt(with(options, {tied = false})) end
-  local is_panels = weights.format == "panels" and not weights.dtype
-  local format = with(weights, is_panels and {dtype = o.dtype or opened.dtype} or {})
-  local is_right, message = pcall(model.pack, model, format)
-  if not is_right then fail("infer.engine.weights: %s", message) end
+  local options, weights = cut(opened.options, o), format_of(opened, o)
+  if not weights then return moe.gpt(options) end
+  local is_right, model = pcall(require("zt.infer.packed_folder").model_of, options, weights)
+  if not is_right then fail("infer.engine.weights: %s", (tostring(model):gsub("^%S+:%d+: ", ""))) end
   return model
 end
 
@@ -54,6 +63,6 @@ return function(opened, o)
   local replicas = o.data or o.experts
   if replicas then program = program:apply(zero.shard{axis = replicas, stage = 0}) end
   local trainer = zt.trainer(program, {separate = true})
-  if not zt.world.dry then opened.load(trainer, o.weights ~= nil) end
+  if not zt.world.dry then opened.load(trainer, (opened.weights or o.weights) ~= nil) end
   return trainer
 end

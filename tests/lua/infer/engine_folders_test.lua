@@ -116,7 +116,7 @@ function TestFolders:test_bench_prints_rates()
   local folder = saved()
   local text, status = bench("bench", folder, "--prompts", "8,32", "--answers", "1,3", "--context", "4", "--tokens", "6")
   lu.assertEquals(status, 0, text)
-  lu.assertStrMatches(text, ".*fp32, %d+ threads; memory is read at [%d.]+ GB/s\n.*")
+  lu.assertStrMatches(text, ".*fp32, weights plain, %d+ threads; memory is read at [%d.]+ GB/s\n.*")
   lu.assertStrMatches(text, ".*\n8 +[%d.]+ +[%d.]+\n32 +[%d.]+ +[%d.]+\n.*")
   lu.assertStrMatches(text, ".*\n1 +[%d.]+ +[%d.]+ +[%d.]+ [KM]iB +%d+ %%\n3 +[%d.]+ .*")
 end

@@ -1,7 +1,6 @@
 // Methods of a model: model:append, model:parameters, model:initialise and others.
 #include "program/open.h"
 #include "program/values.h"
-#include "zt/base/options.h"
 #include "zt/base/tensor.h"
 #include "zt/model/model.h"
 
@@ -38,36 +37,6 @@ int describe_parameters(lua_State* L) {
 template <bool is_trainable>
 int set_trainable(lua_State* L) {
   push(L, check<Model>(L, 1)->set_trainable(check_string(L, 2), is_trainable));
-  return 1;
-}
-
-struct PackCall : PackSpec {
-  std::string type = "bf16";
-  std::vector<std::string> keep;
-};
-const Schema<PackCall>& pack_schema() {
-  static const auto kSchema =
-      Schema<PackCall>("model:pack")
-          .required("format", &PackCall::format, "panels, int8, int4 or nf4")
-          .optional("group", &PackCall::group, "consecutive columns that share a scale: 32, 64 or 128")
-          .only_with("with codes", [](const PackCall& o) { return o.format != PackFormat::panels; })
-          .optional("symmetric", &PackCall::symmetric, "no minimum per group")
-          .only_with("with format = \"int4\"", [](const PackCall& o) { return o.format == PackFormat::int4; })
-          .optional("dtype", &PackCall::type, "of the numbers: bf16 or fp32", one_of({"bf16", "fp32"}))
-          .only_with("with format = \"panels\"", [](const PackCall& o) { return o.format == PackFormat::panels; })
-          .optional("activations", &PackCall::activations, "float, or int8: rounded to 8 bits per group before a GEMM")
-          .optional("keep", &PackCall::keep, "regular expressions: parameters whose name contains a match of one stay plain");
-  return kSchema;
-}
-
-// model:pack{format = "int4", group = 64, symmetric = false, activations = "float", keep = {"head"}}, before a program is made ->
-// the names of the parameters that are packed
-int pack_matrices(lua_State* L) {
-  const auto model = check<Model>(L, 1);
-  PackCall call = pack_schema().parse(check_value(L, 2));
-  call.dtype = parse_float_type(call.type, pack_schema().name() + ".dtype");
-  const std::vector<std::string> names = model->pack(call, call.keep);
-  push(L, Value(Value::List(names.begin(), names.end())));
   return 1;
 }
 
@@ -124,7 +93,6 @@ void open_models(Module& module) {
       .method<state>("state")
       .method<set_trainable<false>>("freeze")
       .method<set_trainable<true>>("unfreeze")
-      .method<pack_matrices>("pack")
       .method<initialise>("initialise")
       .getter<&Model::options>("options")
       .getter<[](const Model& model) { return to_list(model.info().inner_axes); }>("inner_axes")

@@ -4,6 +4,7 @@ local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
+local parameters = require "zt.infer.parameters"
 local text = require "zt.text"
 
 local BYTES = {fp32 = 4, bf16 = 2, fp16 = 2, fp64 = 8}
@@ -16,17 +17,16 @@ end
 -- Returns the bytes of parameters that a step reads for `count` answers: all, but not of an embedding that is not the head, too,
 -- and of experts only those that may be chosen.
 local function weight_bytes(engine, options, dtype, count)
-  local bytes = 0
+  local bytes, is_tied = 0, parameters.is_tied(engine.trainer.model)
   for _, parameter in ipairs(engine.trainer.model:parameters()) do
-    local elements = 1
-    for _, size in ipairs(parameter.shape) do elements = elements * size end
     local share = 1
     if parameter.name:find "%.experts%." then
       share = math.min(1, count * (options.moe.top_k or 2) / parameter.shape[1])
-    elseif parameter.name:find "^embedding%." and not (options.tied and parameter.name == "embedding.weight") then
+    elseif parameter.name:find "^embedding%." and not (is_tied and parameter.name == "embedding.weight") then
       share = 0
     end
-    bytes = bytes + elements * share * BYTES[dtype]
+    local of_all = parameter.format == "plain" and parameter.numel * BYTES[dtype] or parameter.room
+    bytes = bytes + of_all * share
   end
   return bytes
 end
@@ -74,6 +74,18 @@ local function answer_row(engine, o, count, bytes_of, rate)
           ("%.0f %%"):format(100 * bytes / of_step / rate)}
 end
 
+local function engine_of(o, most)
+  local weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil
+  if o.activations ~= "float" then
+    weights = weights or {}
+    weights.activations = o.activations
+  end
+  return infer.engine{
+    model = o.model, weights = weights, dtype = o.dtype, numerics = o.numerics, max_sequences = most,
+    token_budget = math.max(512, most), cache = {prefix = false},
+  }
+end
+
 return function()
   local o = cli{
     name = "infer bench", usage = "ztoolkit infer bench",
@@ -82,6 +94,9 @@ return function()
     options = {
       {"dtype", nil, "type of the parameters; default: that of the folder", type = "string",
        one_of = {"fp32", "bf16", "fp16", "fp64"}},
+      {"weights", "plain", "the format of matrices", one_of = {"plain", "int8", "int4", "nf4", "panels"}},
+      {"group", nil, "with int8 and int4: columns that share a scale; default: 64", type = "integer"},
+      {"activations", "float", "with int8 and int4: int8 rounds to 8 bits before a GEMM", one_of = {"float", "int8"}},
       {"prompts", {128, 512}, "tokens of prompts"},
       {"answers", {1, 4, 16}, "answers at once"},
       {"context", 32, "tokens before the answers", at_least = 1},
@@ -93,12 +108,11 @@ return function()
   local opened = require("zt.infer.model").open(o.model)
   local dtype, most = o.dtype or opened.dtype, 1
   for _, count in ipairs(o.answers) do most = math.max(most, count) end
-  local engine = infer.engine{
-    model = o.model, dtype = o.dtype, numerics = o.numerics, max_sequences = most, token_budget = math.max(512, most),
-    cache = {prefix = false},
-  }
+  local engine = engine_of(o, most)
   local rate = infer.read_rate(1)
-  print(("%s, %s, %s threads; memory is read at %.1f GB/s"):format(o.model, dtype, core.num_threads(), rate / 1e9))
+  local format = opened.weights and opened.weights.format or o.weights
+  print(("%s, %s, weights %s, %s threads; memory is read at %.1f GB/s"):format(o.model, dtype, format, core.num_threads(),
+                                                                             rate / 1e9))
   local rows = {{"prompt", "tokens/s", "ms"}}
   for place, length in ipairs(o.prompts) do
     if length < engine.max_context then rows[#rows + 1] = prompt_row(engine, length, 10 * place) end

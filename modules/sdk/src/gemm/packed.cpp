@@ -3,6 +3,8 @@
 #include <ATen/OpaqueTensorImpl.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/flop_watch.h"
@@ -128,6 +130,14 @@ void pack(const at::Tensor& weight, const PackedMatrix& into) {
 at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype) {
   check_matrix(matrix);
   return packed_kernels().unpack(matrix, dtype);
+}
+
+PackedMatrix cut_packed(const PackedMatrix& whole, std::span<const Share> rows, Share columns) {
+  check_matrix(whole);
+  const auto fits = [](const Share& range, int64_t size) { return range.begin >= 0 && range.count >= 0 && range.end() <= size; };
+  if (!fits(columns, whole.columns) || !std::ranges::all_of(rows, [&](const Share& range) { return fits(range, whole.rows); }))
+    misuse("a part of a packed matrix of {} x {} lies beyond its end", whole.rows, whole.columns);
+  return packed_kernels().cut(whole, rows, columns);
 }
 
 void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) {

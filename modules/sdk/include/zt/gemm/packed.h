@@ -9,7 +9,10 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+
+#include "zt/base/box.h"
 
 namespace zt {
 
@@ -58,6 +61,7 @@ class PackedKernels {
   virtual int64_t bytes(const PackSpec& spec, int64_t rows, int64_t columns) const = 0;
   virtual void pack(const at::Tensor& weight, const PackedMatrix& into) const = 0;
   virtual at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype) const = 0;
+  virtual PackedMatrix cut(const PackedMatrix& whole, std::span<const Share> rows, Share columns) const = 0;
   virtual void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) const = 0;
   virtual void multiply_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) const = 0;
 };
@@ -72,6 +76,10 @@ int64_t packed_bytes(const PackSpec& spec, int64_t rows, int64_t columns);
 void pack(const at::Tensor& weight, const PackedMatrix& into);
 // Returns the matrix [rows, columns] that the packed one stands for, rounded once from fp32.
 at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype);
+
+// Returns the packed matrix of ranges of rows, one after the other, and of a range of columns, with the same values. Throws
+// Misuse if there is none: if the columns are no whole groups, or for nf4 if the rows are no whole blocks of 256 groups.
+PackedMatrix cut_packed(const PackedMatrix& whole, std::span<const Share> rows, Share columns);
 
 // Computes out [m, rows] = x [m, columns] W^T. x and out are row-major, and of the same dtype (fp32, bf16 or fp16) or out is
 // fp32; sums are in fp32 and rounded once. The bits of a row of `out` depend only on this row of x and on W, not on m or the

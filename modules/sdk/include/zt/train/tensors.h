@@ -51,7 +51,8 @@ class TrainerTensors {
   // unit, position or layer of that name, or for the run, which has none (not collective). Throws Misuse if there is none.
   at::Tensor pass_buffer(const std::string& buffer, const std::string& owner);
 
-  // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective.
+  // Set the same values on all ranks, or those of rank `from` of the mesh, of any float type. Collective. A packed parameter
+  // takes also the bytes of the whole packed matrix, uint8 [n], on all ranks.
   void set_parameter(const std::string& name, const at::Tensor& values, std::optional<int> from = {});
   void set_optimizer_state(const std::string& name, const std::string& state, const at::Tensor& values,
                            std::optional<int> from = {});

@@ -113,8 +113,11 @@ at::Tensor agree(const Store& store, const Wanted& wanted, const Given& given) {
     if (!wrong.empty()) misuse("{}", wrong);
     return given.values.detach();
   }
+  const bool is_bytes = tensor.is_parameter && wanted.shape != tensor.shape && given.values.scalar_type() == at::kByte;
   const auto options = at::TensorOptions(store.state().links->device())
-                           .dtype(tensor.is_parameter ? store.plan().main().precision.master() : tensor.dtype);
+                           .dtype(is_bytes              ? at::kByte
+                                  : tensor.is_parameter ? store.plan().main().precision.master()
+                                                        : tensor.dtype);
   const bool is_given = wrong.empty() && (!from || *from == store.plan().world_place().rank);
   at::Tensor agreed = is_given ? given.values.detach().to(options).contiguous() : at::empty(wanted.shape, options);
   const at::Tensor host = is_given && !from ? agreed.cpu() : at::Tensor();
@@ -239,10 +242,31 @@ at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param)
                       [&] { return join(store, param, store.state().pass_buffer(type, store.info(param).unit)); });
 }
 
-// Returns this rank's values of a parameter as its unit holds them: packed, if the parameter is.
-static at::Tensor in_format(const Store& store, int param, const at::Tensor& values) {
+namespace {
+
+// Returns this rank's part of a matrix that is packed as a whole.
+at::Tensor own_part(const ParamInfo& info, const Coord& coord, const at::Tensor& bytes) {
+  const PackedMatrix whole{info.pack, info.shape[0], info.shape[1], bytes};
+  std::vector<Share> rows;
+  Share columns{0, info.shape[1]};
+  for (const Box& box : info.boxes(coord)) {
+    rows.push_back({box.begin[0], box.end[0] - box.begin[0]});
+    columns = {box.begin[1], box.end[1] - box.begin[1]};
+    const bool has_other_columns = rows.size() > 1 && columns.count != info.shape[1];
+    if (has_other_columns)
+      misuse("'{}' is cut into several ranges of columns, so its packed bytes cannot be: set it by plain values", info.name);
+  }
+  if (rows.empty()) columns = {0, info.local_shape(coord)[1]};
+  return cut_packed(whole, rows, columns).bytes;
+}
+
+// Returns this rank's values of a parameter as its unit holds them: packed, if the parameter is. `values`: of the whole
+// parameter, or the bytes of the whole packed matrix.
+at::Tensor in_format(const Store& store, int param, const at::Tensor& all) {
   const ParamInfo& info = store.info(param);
-  if (!info.is_packed()) return values;
+  if (!info.is_packed()) return held_values(store, param, all);
+  if (all.scalar_type() == at::kByte) return own_part(info, store.place().coord, all.cpu());
+  const at::Tensor values = held_values(store, param, all);
   const std::vector<int64_t> shape = info.local_shape(store.place().coord);
   const at::Tensor bytes = at::zeros({packed_bytes(info.pack, shape[0], shape[1])}, at::kByte);
   with_context([&] { return fmt::format("parameter '{}'", info.name); },
@@ -252,16 +276,26 @@ static at::Tensor in_format(const Store& store, int param, const at::Tensor& val
   return bytes;
 }
 
+// Returns the shape of the values that are given for a parameter: its own, or that of the bytes of the packed matrix.
+std::vector<int64_t> shape_given(const Store& store, int param, const Given& given) {
+  const bool is_packed = !store.is_buffer(param) && store.info(param).is_packed();
+  if (!is_packed || given.from || given.values.scalar_type() != at::kByte) return store.tensors()[param].shape;
+  const ParamInfo& info = store.info(param);
+  return {packed_bytes(info.pack, info.shape[0], info.shape[1])};
+}
+
+}  // namespace
+
 void set_parameter(Store& store, int param, const Given& given) {
   const at::Tensor values =
-      agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), store.tensors()[param].shape}, given);
+      agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), shape_given(store, param, given)}, given);
   if (store.is_buffer(param)) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
   }
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
-  const at::Tensor held = in_format(store, param, held_values(store, param, values));
+  const at::Tensor held = in_format(store, param, values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
   set_owned(store, param, "master", held);
   if (unit.has_own_master) set_owned(store, param, "shard", held);

@@ -1,0 +1,56 @@
+#include "packed/panel_kernels.h"
+
+#include <bit>
+#include <cstring>
+
+namespace zt::packed {
+
+namespace {
+
+void read_halves(const uint8_t* from, float* to) {
+  for (int64_t i = 0; i < kPanelRows; ++i) {
+    uint16_t half = 0;
+    std::memcpy(&half, from + 2 * i, sizeof(half));
+    // A float with the bits of a half in their places has an exponent that is too small by 112.
+    const float number = std::bit_cast<float>((half & 0x7fffU) << 13) * 0x1p112F;
+    to[i] = (half & 0x8000U) != 0 ? -number : number;
+  }
+}
+
+// The scale of a group is (number of the map) * (scale of its block) + offset, rounded after each operation as bitsandbytes does.
+void read_nf4_scales(const PackLayout& layout, const uint8_t* bytes, int64_t panel, int64_t g, float* scales) {
+  const uint8_t* const codes = bytes + layout.group_offset(panel, g) + layout.code_bytes;
+  const auto* const map = reinterpret_cast<const float*>(bytes + layout.tables_offset());
+  const float *const offset = map + kNf4MapEntries, *const blocks = offset + 1;
+  int64_t group = panel * kPanelRows * layout.groups + g;
+  const int64_t last = layout.rows * layout.groups - 1;
+  for (int64_t i = 0; i < kPanelRows; ++i, group += layout.groups)
+    scales[i] = group > last ? 0 : map[codes[i]] * blocks[group / kNf4Block] + *offset;
+}
+
+}  // namespace
+
+PanelKernels panel_kernels([[maybe_unused]] Isa isa, [[maybe_unused]] bool has_vnni, [[maybe_unused]] bool has_bf16) {
+#if defined(__x86_64__)
+  if (isa == Isa::avx512) return avx512::panel_kernels(has_vnni, has_bf16);
+  if (isa == Isa::avx2) return avx2::panel_kernels();
+#endif
+  return plain::panel_kernels();
+}
+
+void read_scales(const PackLayout& layout, const uint8_t* bytes, int64_t panel, int64_t g, float* scales, float* minima) {
+  const uint8_t* const from = bytes + layout.group_offset(panel, g) + layout.code_bytes;
+  switch (layout.spec.format) {
+    case PackFormat::int8:
+    case PackFormat::int4:
+      read_halves(from, scales);
+      if (layout.has_minima() && minima) read_halves(from + 2 * kPanelRows, minima);
+      return;
+    case PackFormat::nf4:
+      return read_nf4_scales(layout, bytes, panel, g, scales);
+    default:
+      for (int64_t i = 0; i < kPanelRows; ++i) scales[i] = 1;
+  }
+}
+
+}  // namespace zt::packed

@@ -1,0 +1,107 @@
+--- Folders of models whose matrices are packed: packed.json describes the model and the formats, model.safetensors (or several
+-- files with an index) has the tensors under the names of moe.gpt: packed ones as bytes, by modules/gemm/PACKED.md.
+
+local ckpt = require "zt.ckpt"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local json_file = require "zt.ckpt.cmd.json_file"
+local moe = require "zt.moe"
+local parameters = require "zt.infer.parameters"
+local tokenizer_files = require "zt.ckpt.tokenizer_files"
+
+local packed_folder = {}
+
+local DESCRIPTION, VERSION = "packed.json", 1
+local LARGEST_FILE = 5e9
+local DTYPES = {fp32 = "float32", bf16 = "bfloat16", fp16 = "float16", fp64 = "float64"}
+
+local function copy(from)
+  local all = {}
+  for key, value in pairs(from) do all[key] = value end
+  return all
+end
+
+--- Returns a model with matrices in the format `weights`, the options of model:pack, and the options that it is made from: a tied
+-- head becomes a matrix of its own.
+function packed_folder.model_of(options, weights)
+  local model = moe.gpt(options)
+  if parameters.is_tied(model) then
+    options = copy(options)
+    options.tied = false
+    model = moe.gpt(options)
+  end
+  model:pack(weights)
+  return model, options
+end
+
+-- Returns the options of zt.pack for a parameter.
+local function format_of(parameter, weights)
+  local format = {format = parameter.format}
+  if format.format == "panels" then
+    format.dtype = weights.dtype
+  else
+    format.group = weights.group
+    if format.format == "int4" then format.symmetric = weights.symmetric end
+  end
+  return format
+end
+
+-- Returns a function that reads a parameter of the packed model by its name.
+local function reader_of(opened)
+  local places = {}
+  for place, name in ipairs(opened.names) do places[name] = place end
+  return function(name)
+    local from = places[name] and name or name == "head.weight" and "embedding.weight"
+    if not places[from] then fail("the model has no tensor for '%s'", name) end
+    return opened.read(places[from], from)
+  end
+end
+
+--- Writes an opened model (model.lua) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
+function packed_folder.write(opened, path, weights, overwrite)
+  if core.exists(path .. "/" .. DESCRIPTION) and not overwrite then
+    fail("'%s' holds a packed model already: give another folder, or --overwrite", path)
+  end
+  core.mkdir_p(path)
+  local model, options = packed_folder.model_of(opened.options, weights)
+  local list, formats, report, read = {}, {}, {}, reader_of(opened)
+  for _, parameter in ipairs(model:parameters()) do
+    local is_packed = parameter.format ~= "plain"
+    local bytes = is_packed and parameter.room or parameter.numel * core.zeros({0}, {dtype = DTYPES[opened.dtype]}):element_size()
+    formats[parameter.name] = is_packed and format_of(parameter, weights) or nil
+    list[#list + 1] = {name = parameter.name, shape = is_packed and {parameter.room} or parameter.shape,
+                       dtype = is_packed and "uint8" or DTYPES[opened.dtype]}
+    report[#report + 1] = {name = parameter.name, format = parameter.format, numel = parameter.numel, bytes = bytes}
+  end
+  local function provide(name)
+    local values = read(name)
+    return formats[name] and core.pack(values, formats[name]) or values:to(DTYPES[opened.dtype])
+  end
+  ckpt.write_safetensors(path, list, LARGEST_FILE, provide, nil, overwrite)
+  for name, content in pairs(opened.files or {}) do core.write_file(path .. "/" .. name, content) end
+  core.write_file(path .. "/" .. DESCRIPTION, core.json.encode{
+    version = VERSION, model = options, dtype = opened.dtype, weights = weights, tensors = formats,
+    stop_tokens = opened.stop_tokens} .. "\n")
+  return report
+end
+
+--- Returns whether a folder holds a packed model.
+function packed_folder.is_one(path) return core.exists(path .. "/" .. DESCRIPTION) end
+
+--- Returns what the folder holds, as model.open does, with `weights`. Its matrices are packed; `load` takes them as they are.
+function packed_folder.open(path)
+  local content = json_file(path .. "/" .. DESCRIPTION)
+  if content.version ~= VERSION or type(content.model) ~= "table" or type(content.weights) ~= "table" then
+    fail("'%s/%s' is not version %d of packed models: make the folder again by ztoolkit quantise", path, DESCRIPTION, VERSION)
+  end
+  local files, names = ckpt.safetensors(path), {}
+  for place, tensor in ipairs(files:tensors()) do names[place] = tensor.name end
+  local weights = content.weights
+  if type(weights.keep) == "table" and #weights.keep == 0 then weights.keep = nil end
+  return {
+    options = content.model, dtype = content.dtype, weights = weights, stop_tokens = content.stop_tokens or {},
+    files = tokenizer_files.contents(path), names = names, read = function(_, name) return files:read(name) end,
+  }
+end
+
+return packed_folder
