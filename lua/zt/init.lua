@@ -11,6 +11,7 @@ local parts = {
   cli = require "zt.cli",
   fs = require "zt.fs",
   generate = require "zt.generate",
+  init_inference = require "zt.deepspeed.inference",
   initialize = require "zt.deepspeed.engine",
   log = require "zt.log",
   loss = require "zt.layers.loss",

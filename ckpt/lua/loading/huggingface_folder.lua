@@ -36,12 +36,22 @@ local function check_window(content, source, config)
     .. "number of tokens", config)
 end
 
+-- An error for a model whose matrices are quantised, as by GPTQ or bitsandbytes.
+local function check_plain(content, config)
+  local quantised = content.quantization_config
+  if quantised == nil then return end
+  local method = type(quantised) == "table" and quantised.quant_method or "an unknown method"
+  fail("%s: the model is quantised by %s, which is not read here: take the model with plain weights, and pack it by ztoolkit "
+    .. "quantise", config, tostring(method))
+end
+
 --- Opens the files at `path` and checks everything but the values. Returns {options = those of moe.gpt, token_ids =, names = of
 -- the parameters, dtype = of the first tensor}, with the functions `check_copies()`, which fails if tensors that are one differ,
 -- and `read(place)`, which returns the parameter names[place].
 function huggingface_folder.open(path)
   local config, files, shapes = huggingface_folder.config(path), native.safetensors(path), {}
   local content, source = json_file(config)
+  check_plain(content, config)
   check_window(content, source, config)
   local options, form = huggingface.options(content, config)
   local list = files:tensors()

@@ -96,20 +96,16 @@ local function add_alias(blocks, spec, path)
   end
 end
 
-local function load_blocks()
+-- Makes the blocks of the list `specs`.
+local function blocks_of(specs)
   local blocks = {}
-  for _, name in ipairs(FILES) do
-    for _, spec in ipairs(require("zt.deepspeed.keys." .. name)) do
-      local block = spec.extends and blocks[spec.path] or new_block(blocks, spec, spec.path, spec.text)
-      add_rows(block, spec)
-      for _, path in ipairs(spec.same or {}) do add_alias(blocks, spec, path) end
-    end
+  for _, spec in ipairs(specs) do
+    local block = spec.extends and blocks[spec.path] or new_block(blocks, spec, spec.path, spec.text)
+    add_rows(block, spec)
+    for _, path in ipairs(spec.same or {}) do add_alias(blocks, spec, path) end
   end
   return blocks
 end
-
---- All blocks by path; the top level has the path "". A block has the list `entries` and the table `by_name`.
-keys.blocks = load_blocks()
 
 -- Appends the entries of `block` to `out`: first its keys, then its blocks.
 local function list_block(block, out)
@@ -125,8 +121,26 @@ local function list_block(block, out)
   return out
 end
 
---- All entries in one list: {path =, fate =, type =, text =, ...}. Blocks are entries too; a block comes before its keys.
-keys.list = list_block(keys.blocks[""], {})
+--- Returns the schema of a list of blocks as above: {blocks =, list =}. `blocks` has them by path; the top level has the path "",
+-- and a block has the list `entries` and the table `by_name`. `list` has all entries in one list: {path =, fate =, type =,
+-- text =, ...}. Blocks are entries too; a block comes before its keys.
+function keys.schema(specs)
+  local blocks = blocks_of(specs)
+  return {blocks = blocks, list = list_block(blocks[""], {})}
+end
+
+local function specs_of_training()
+  local specs = {}
+  for _, name in ipairs(FILES) do
+    for _, spec in ipairs(require("zt.deepspeed.keys." .. name)) do specs[#specs + 1] = spec end
+  end
+  return specs
+end
+
+local TRAINING = keys.schema(specs_of_training())
+
+--- The blocks and the entries of the JSON of zt.initialize, as of keys.schema.
+keys.blocks, keys.list = TRAINING.blocks, TRAINING.list
 
 -- Returns whether `entry` shares the Markdown line of `first`: same fate and text, and a key of the same block, or of the block
 -- `first`.
@@ -136,16 +150,17 @@ local function joins(first, entry)
   return parent == (first.block and first.path or parent_of(first.path))
 end
 
---- Returns the list as a Markdown table. Keys of a block with the same fate and text share a line: the path of the first key, or
--- of the block and "with", then the names of the others.
-function keys.markdown()
+--- Returns `list`, by default keys.list, as a Markdown table. Keys of a block with the same fate and text share a line: the path
+-- of the first key, or of the block and "with", then the names of the others.
+function keys.markdown(list)
+  list = list or keys.list
   local lines = {"| key | fate | what becomes of it |", "|---|---|---|"}
   local index = 1
-  while index <= #keys.list do
-    local first, names = keys.list[index], {}
-    while joins(first, keys.list[index + 1]) do
+  while index <= #list do
+    local first, names = list[index], {}
+    while joins(first, list[index + 1]) do
       index = index + 1
-      names[#names + 1] = "`" .. keys.list[index].key .. "`"
+      names[#names + 1] = "`" .. list[index].key .. "`"
     end
     local others = #names > 0 and (first.block and " with " or ", ") .. table.concat(names, ", ") or ""
     local text = first.text:gsub("|", "\\|")
@@ -169,22 +184,47 @@ Every key of the JSON of DeepSpeed 0.19.8 is known and has one fate; [lua/zt](..
 | not yet | %d | is not built yet: an error, unless the value turns the feature off |
 | noted | %d | is not done: the run goes on, and one line says what to use instead; with `strict = true` it is an error |
 
-There are %d keys; a block is a key too. This file is written by `ztoolkit run scripts/dev/deepspeed_keys.lua`.
+There are %d keys; a block is a key too. This file is written by `ztoolkit run scripts/dev/deepspeed_keys.lua`. The keys of
+[inference](#the-keys-of-inference) and of [FastGen](#the-keys-of-fastgen) follow.
+
+%s
+## The keys of inference
+
+These are the keys of `deepspeed.init_inference` (`DeepSpeedInferenceConfig`), which `zt.init_inference` takes in its
+configuration or as options. "Mapped" names an option of [infer.engine](../modules/infer/README.md). A value "auto" is as if
+absent. The fates of %d keys: %d mapped, %d always so, %d refused.
+
+%s
+## The keys of FastGen
+
+These are the keys of `RaggedInferenceEngineConfig`. `zt.init_inference` takes a configuration with `state_manager`, `manager`
+or `quantization` as one of FastGen, and so a table `inference_v2` in the configuration, which must then be alone there. The fates
+of %d keys: %d mapped, %d always so, %d refused.
 
 %s]]
+
+-- Returns the numbers of keys of a schema of inference, and its table.
+local function section(schema)
+  local counts = keys.counts(schema.list)
+  return counts.all, counts.mapped, counts.always, counts.refused, keys.markdown(schema.list)
+end
 
 --- Returns the text of docs/deepspeed_keys.md.
 function keys.document()
   local counts = keys.counts()
-  return DOCUMENT:format(counts.mapped, counts.always, counts.refused, counts.not_yet, counts.noted,
-                         counts.all, keys.markdown())
+  local parts = {counts.mapped, counts.always, counts.refused, counts.not_yet, counts.noted, counts.all, keys.markdown()}
+  for _, name in ipairs {"keys", "ragged_keys"} do
+    for _, part in ipairs {section(require("zt.deepspeed.inference." .. name))} do parts[#parts + 1] = part end
+  end
+  return DOCUMENT:format(unpack(parts))
 end
 
---- Returns the number of entries per fate, and `all`, their sum.
-function keys.counts()
-  local counts = {all = #keys.list}
+--- Returns the number of entries of `list`, by default keys.list, per fate, and `all`, their sum.
+function keys.counts(list)
+  list = list or keys.list
+  local counts = {all = #list}
   for _, fate in ipairs(keys.FATES) do counts[fate] = 0 end
-  for _, entry in ipairs(keys.list) do counts[entry.fate] = counts[entry.fate] + 1 end
+  for _, entry in ipairs(list) do counts[entry.fate] = counts[entry.fate] + 1 end
   return counts
 end
 

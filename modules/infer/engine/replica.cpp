@@ -3,7 +3,6 @@
 #include <ATen/ops/full.h>
 
 #include <algorithm>
-#include <set>
 
 #include "zt/program/kind.h"
 
@@ -29,17 +28,17 @@ Replica::Replica(const Trainer& trainer) {
   const Program& program = trainer.program();
   if (!program.mesh()) return;
   const RankPlace& place = trainer.state().links->place();
+  // As axes_of_run in the SDK.
   const RankProgram generate = program.build(Mode::generate, place.coord);
-  std::set<std::string> used;
-  for (const Action& action : generate.actions) {
-    for (const auto& axes : communicators_of(action, program.info())) used.insert(axes.begin(), axes.end());
-  }
+  const bool communicates = !generate.split_axes.empty() || std::ranges::any_of(generate.actions, [&](const Action& action) {
+    return action.kind != Kinds::get().count && !communicators_of(action, program.info()).empty();
+  });
   std::vector<std::string> own, coupled;
   for (const AxisSize& axis : place.coord.shape.axes()) {
     if (axis.size == 1) continue;
     const bool has_other_samples = std::ranges::find(place.sample_axes, axis.name) != place.sample_axes.end();
     if (!has_other_samples) own.push_back(axis.name);
-    else if (used.contains(axis.name)) coupled.push_back(axis.name);
+    else if (communicates) coupled.push_back(axis.name);
   }
   own_ = control_over(program.mesh(), own);
   coupled_ = control_over(program.mesh(), coupled);

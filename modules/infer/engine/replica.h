@@ -8,9 +8,9 @@
 
 namespace zt::infer {
 
-// A replica is the ranks of the mesh that have the same samples. Replicas are coupled along axes over which the generate program
-// communicates, as to gather parameters or to reach experts: they run each step together, some of them with nothing to compute.
-// Threads: the rank's thread only.
+// A replica is the ranks of the mesh that have the same samples. Replicas are coupled if the generate program communicates,
+// within a replica or between them: then the trainer lets all ranks agree whether a step has failed, so replicas run each step
+// together, some of them with nothing to compute. Threads: the rank's thread only.
 class Replica {
  public:
   Replica() = default;  // of one rank

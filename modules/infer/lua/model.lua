@@ -111,6 +111,9 @@ end
 -- model:pack if matrices are packed, names = of its parameters}, with the functions `read(place, name)`, which returns a
 -- parameter, and `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
+  if path:find "%.gguf$" then
+    fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)
+  end
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
   local opened = opened_of(path)
   opened.tokenizer = tokenizer_of(opened.files, opened.options.vocab, path)

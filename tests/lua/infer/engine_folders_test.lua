@@ -112,6 +112,17 @@ function TestFolders:test_the_command_refuses_mistakes()
     .. "llama' has no tokenizer (tokenizer.json or tokenizer.model)", models.FOLDER .. "llama", "--prompt", "x")
 end
 
+function TestFolders:test_quantised_models_are_refused_by_name()
+  local folder = temporary()
+  zt.mkdir_p(folder)
+  for _, method in ipairs{"gptq", "awq", "bitsandbytes"} do
+    zt.write_file(folder .. "/config.json", zt.json.encode{model_type = "llama", quantization_config = {quant_method = method}})
+    zt.write_file(folder .. "/model.safetensors", zt.fs.read(models.FOLDER .. "llama/model.safetensors"))
+    lu.assertErrorMsgContains("the model is quantised by " .. method, infer.engine, {model = folder})
+  end
+  lu.assertErrorMsgContains("is a file of llama.cpp (GGUF)", infer.engine, {model = "some/model.gguf"})
+end
+
 function TestFolders:test_bench_prints_rates()
   local folder = saved()
   local text, status = bench("bench", folder, "--prompts", "8,32", "--answers", "1,3", "--context", "4", "--tokens", "6")

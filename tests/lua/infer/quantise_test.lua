@@ -55,8 +55,8 @@ function TestQuantise:test_parts_of_ranks()
   local trainer, names = zt.trainer(zt.program(nn.gpt(OPTIONS), {precision = "bf16"}), {separate = true}), {}
   for place, parameter in ipairs(trainer.model:parameters()) do names[place] = parameter.name end
   local opened = {options = OPTIONS, dtype = "bf16", names = names, read = function(_, name) return trainer:parameter(name) end}
-  for _, weights in ipairs{{format = "int8", group = 32}, {format = "int4", group = 32}, {format = "int4", group = 32, symmetric = true},
-                           {format = "panels", dtype = "bf16"}} do
+  for _, weights in ipairs{{format = "int8", group = 32}, {format = "int4", group = 32},
+                           {format = "int4", group = 32, symmetric = true}, {format = "panels", dtype = "bf16"}} do
     local to = temporary()
     if zt.world.rank == 0 then packed_folder.write(opened, to, weights) end
     mesh:world():barrier()
