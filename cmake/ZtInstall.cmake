@@ -13,7 +13,7 @@ install(DIRECTORY scripts/exp DESTINATION share/ztoolkit/scripts)
 install(FILES LICENSE DESTINATION share/ztoolkit)
 # The documents in their own folders, and what they link to: a test follows all links.
 file(GLOB documents RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS *.md docs/*.md */README.md ckpt/FORMAT.md lua/*/README.md
-     modules/*/README.md)
+     modules/*/*.md)
 foreach(document ${documents})
   cmake_path(GET document PARENT_PATH folder)
   install(FILES ${document} DESTINATION share/ztoolkit/${folder})

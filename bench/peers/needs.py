@@ -6,6 +6,7 @@ import sys
 
 # By environment: the command that makes it.
 SETUP = {
+    ".venv-huggingface": "run `scripts/setup.sh --oracle` and use `.venv-huggingface/bin/python bench/peers/{script}`",
     ".venv-oracle": "run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/{script}`",
     ".venv-deepspeed": "it is started by {starter}; run `scripts/setup.sh --oracle` and use "
                        "`.venv-oracle/bin/python bench/peers/{starter}`, which makes .venv-deepspeed",

@@ -26,7 +26,8 @@ class Needs(unittest.TestCase):
                 self.assertEqual(done.returncode, 2, done.stderr)
                 self.assertIn("this needs ", done.stderr)
                 self.assertIn("numpy", done.stderr)
-                self.assertIn("run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/", done.stderr)
+                self.assertRegex(done.stderr,
+                                 r"run `scripts/setup\.sh --oracle` and use `\.venv-(oracle|huggingface)/bin/python bench/peers/")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,8 @@ local function requests_of(path)
     number = number + 1
     if line:find "%S" then
       local is_json, request = pcall(zt.json.decode, line)
-      if not is_json or type(request) ~= "table" or (request.prompt == nil and request.messages == nil) then
+      if not is_json then fail("line %d of %s is not JSON: %s", number, path, tostring(request)) end
+      if type(request) ~= "table" or (request.prompt == nil and request.messages == nil) then
         fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens, or with "messages"',
              number, path)
       end
@@ -77,6 +78,9 @@ end
 local function check_source()
   local sources = (o.prompt and 1 or 0) + (o.file and 1 or 0) + (o.chat and 1 or 0)
   if sources ~= 1 then fail "give one of --prompt, --file and --chat" end
+  if o.group and (o.weights == "plain" or o.weights == "panels") then
+    fail "--group is the number of columns that share a scale: give --weights int8 or int4, too"
+  end
   if o.system and not o.chat then fail "--system is the first message of a conversation: give --chat, or messages in --file" end
   if o.chat and (o.n > 1 or o.json) then fail "a conversation has one answer to each message: leave out --n and --json" end
 end
@@ -101,8 +105,12 @@ local function engine_of(requests, mesh)
   }
 end
 
+-- Prints on rank 0. Fails if the output cannot be written, as on a full disk.
 local function say(...)
-  if zt.world.rank == 0 then io.stdout:write(...) io.stdout:flush() end
+  if zt.world.rank ~= 0 then return end
+  local is_written, reason = io.stdout:write(...)
+  if is_written then is_written, reason = io.stdout:flush() end
+  if not is_written then fail("cannot write the output: %s", tostring(reason)) end
 end
 
 -- Prints answers as lines of JSON, or as texts with a title if there are several. The text of a single one is printed already.
@@ -144,7 +152,7 @@ local function chat(engine, mesh)
       local reason = not is_done and answers or answers[1].error
       if reason then
         messages[#messages] = nil
-        if zt.world.rank == 0 then io.stderr:write("generate: ", tostring(reason), "\n") end
+        if zt.world.rank == 0 then io.stderr:write("generate: ", tostring(reason), " (/clear begins a new conversation)\n") end
       else
         say "\n"
         messages[#messages + 1] = {role = "assistant", content = answers[1].text}
@@ -176,15 +184,15 @@ command("generate", function()
     end
   end
   local streams = not o.json and #requests == 1 and o.n == 1 and engine.tokenizer ~= nil
-  local begun = false
+  local begun, begin_text = false, type(requests[1].prompt) == "string" and requests[1].prompt or ""
   local function on_text(piece)
-    if not begun then say(requests[1].prompt) end
+    if not begun then say(begin_text) end
     begun = true
     say(piece.text)
   end
   local begin = zt.now()
   local answers = engine:generate(requests, {on_text = streams and on_text or nil})
-  if streams then say(begun and "" or requests[1].prompt, "\n") end
+  if streams then say(begun and "" or begin_text, "\n") end
   show(answers, streams)
   if zt.world.rank == 0 then io.stderr:write(rates(answers, zt.now() - begin), "\n") end
   for _, answer in ipairs(answers) do

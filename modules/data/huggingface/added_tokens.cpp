@@ -148,7 +148,7 @@ void AddedTokens::add_match(std::string_view text, size_t begin, size_t end, int
   if (token.takes_left) begin = std::max(start_of_space(text.substr(0, begin)), written);
   if (token.takes_right) end += size_of_space(text.substr(end));
   if (written < begin) matches.push_back({written, begin, -1});
-  matches.push_back({begin, end, id});
+  if (begin < end) matches.push_back({begin, end, id});  // else the token before has taken all of it, as white space
   written = end;
 }
 

@@ -19,6 +19,8 @@ namespace zt::data {
 // more than 1,000,000 steps, 1 MiB of output or of one string, and a nesting deeper than 64. The statements include, import,
 // extends, block and autoescape, and the filters pprint, random and urlize are refused.
 //
+// A message with tool_calls and without content has none as its content: Lua and zt::Value have no null in tables.
+//
 // Variables: the template also sees messages, add_generation_prompt, and tools and documents, which are none if they are not
 // given. Strings whose name ends with _token do not count as contents (RenderedChat::contents), nor does the
 // role of a message that is one word. render() throws Misuse for

@@ -58,6 +58,7 @@ TemplateValue convert_message(TemplateRun& run, const zt::Value::Table& message,
     dict.set(run, convert_text(run, key, "the name of " + inner, kFromInput),
              convert_value(run, value, inner, is_role(key, value) ? 0 : kFromInput, 1));
   }
+  if (message.contains("tool_calls") && !message.contains("content")) dict.set(run, run.ascii("content"), {});
   return run.dict(std::move(dict));
 }
 

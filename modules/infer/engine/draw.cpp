@@ -44,7 +44,7 @@ class WholeRows {
     const SampledToken sampled = sampler_.sample(of, request, counts, within(answer.forbidden(index), vocabulary_),
                                                  uniform_of(request.seed, answer.copy(), index));
     TokenLogprob token{.token = sampled.token, .sampled_logprob = sampled.sampled_logprob};
-    if (!request.logprobs) return token;
+    if (!request.logprobs || token.token < 0) return token;
     const double whole = log_sum_exp(of);
     token.logprob = of[static_cast<size_t>(sampled.token)] - whole;
     for (const int32_t likely : likeliest(of, *request.logprobs))
@@ -129,8 +129,16 @@ DrawnTokens draw_part(const AnswerPart& part, Rows& rows) {
   for (int64_t i = 0; i < drawing; ++i) {
     const int64_t index = answer.length() + i, row = part.logits - drawing + i;
     if (!can_draw(rows, row, answer, index, drawn)) break;
-    drawn.tokens.push_back(rows.draw(row, answer, *now, index));
-    const int32_t token = drawn.tokens.back().token;
+    TokenLogprob next = rows.draw(row, answer, *now, index);
+    const int32_t token = next.token;
+    if (token < 0) {
+      drawn.error = message(
+          "{}: no token can be drawn for token {} of the answer: the stop tokens that min_tokens forbids, the biases or the penalties "
+          "leave none; lower min_tokens, or give smaller penalties",
+          answer.request().path, index);
+      break;
+    }
+    drawn.tokens.push_back(std::move(next));
     if (i == guesses || token != part.guesses[static_cast<size_t>(i)] || answer.is_stop(token)) break;
     if (i == 0) counts = answer.counts();
     counts.add_answer(token);

@@ -44,11 +44,15 @@ std::vector<Batch> Engine::describe_step() const {
   return widest_step(options_, trainer.program().micro_batches(Mode::generate));
 }
 
-int64_t Engine::submit(const Value& table) {
-  const std::string path = fmt::format("request {}", next_number_);
+void Engine::check(const Value& table, const std::string& path) const {
+  check_fits(parse_request(plain_request(table, path, options_.max_context), path), options_);
+}
+
+int64_t Engine::submit(const Value& table, const std::string& given_path) {
+  const std::string path = given_path.empty() ? fmt::format("request {}", next_number_) : given_path;
   const Value plain = plain_request(table, path, options_.max_context);
   check_fits(parse_request(plain, path), options_);
-  if (replica_.is_first()) commands_.push_back({plain, next_number_});
+  if (replica_.is_first()) commands_.push_back({plain, next_number_, path});
   return next_number_++;
 }
 
@@ -62,7 +66,7 @@ bool Engine::abort(int64_t number) {
 // All ranks do what the first one was told since the last step.
 void Engine::take_commands() {
   Value::List mine;
-  for (const Command& command : commands_) mine.push_back(Value::List{command.number, command.request});
+  for (const Command& command : commands_) mine.push_back(Value::List{command.number, command.request, command.path});
   const Value given = replica_.from_first(mine);
   commands_.clear();
   const auto* list = given.get_if<Value::List>();
@@ -77,7 +81,7 @@ void Engine::take_commands() {
       continue;
     }
     next_number_ = std::max(next_number_, number + 1);
-    const auto request = std::make_shared<const Request>(parse_request(command.at(1), fmt::format("request {}", number)));
+    const auto request = std::make_shared<const Request>(parse_request(command.at(1), *command.at(2).get_if<std::string>()));
     for (int64_t copy = 0; copy < request->n; ++copy) {
       live_.push_back(
           std::make_unique<LiveAnswer>(number, copy, request, options_.stop_tokens, bytes_of_ ? &bytes_of_ : nullptr));

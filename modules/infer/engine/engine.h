@@ -50,8 +50,12 @@ class Engine {
   // only `describe_step` may be called.
   Engine(EngineOptions options, const World& world);
 
-  // Adds a request, a table as `parse_request` takes it. Returns its number. Throws Misuse for one that can never be answered.
-  int64_t submit(const Value& request);
+  // Throws Misuse, with `path`, for a request that can never be answered: a table as `parse_request` takes it. Not collective.
+  void check(const Value& request, const std::string& path) const;
+  // As Replica::agreed, for what is wrong with a request on some ranks only.
+  std::string agreed(const std::string& mine) const { return replica_.agreed(mine); }
+  // Adds a request. Returns its number. Throws as `check`. `path`: its name in messages; empty: "request NUMBER".
+  int64_t submit(const Value& request, const std::string& path = {});
   // Ends all answers of a request before the next step. Returns whether it had any.
   bool abort(int64_t number);
   // Computes some tokens of the answers that are under way, and draws the next ones. If it throws, no answer has changed.
@@ -73,6 +77,7 @@ class Engine {
   struct Command {
     Value request = {};  // nil: an end
     int64_t number = 0;
+    std::string path = {};
   };
   void take_commands();
   void drop_old_keys();

@@ -48,6 +48,16 @@ Value Replica::from_first(const Value& value) const {
   return own_ ? own_->all_gather_values(is_first() ? value : Value(), "runs a step of an engine")[0] : value;
 }
 
+std::string Replica::agreed(const std::string& mine) const {
+  if (!own_) return mine;
+  const std::vector<Value> all = own_->all_gather_values(mine, "agrees on a request of an engine");
+  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
+    const auto* other = all[rank].get_if<std::string>();
+    if (other && !other->empty()) return fmt::format("rank {} of '{}': {}", rank, own_->name(), *other);
+  }
+  return mine;
+}
+
 int64_t Replica::least(int64_t number) const {
   return own_ ? reduced(*own_, number, ReduceOp::min) : number;
 }

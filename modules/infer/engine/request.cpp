@@ -79,7 +79,7 @@ Schema<RequestTable> request_schema(const std::string& path) {
       .required("prompt", &RequestTable::prompt_value, "a list of tokens, or an int64 tensor [n] or [1, n]")
       .optional("max_tokens", &RequestTable::max_tokens, "the most tokens of the answer", at_least(1))
       .optional("min_tokens", &RequestTable::min_tokens, "the answer does not end before it has so many tokens", at_least(0))
-      .optional("n", &RequestTable::n, "answers, each with tokens of its own", at_least(1))
+      .optional("n", &RequestTable::n, "answers, each with tokens of its own", between(1, 4096))
       .optional("temperature", &RequestTable::temperature, "divides the logits; 0: always the likeliest token", at_least_zero)
       .optional("top_k", &RequestTable::top_k, "draws from so many likeliest tokens; 0: all", at_least(0))
       .optional("top_p", &RequestTable::top_p,
@@ -167,10 +167,9 @@ Value to_value(const Answer& answer) {
     for (const TokenLogprob& of : answer.logprobs) {
       Value::List top;
       for (const auto& [token, logprob] : of.top) top.push_back(Value::Table{{"token", int64_t{token}}, {"logprob", logprob}});
-      list.push_back(Value::Table{{"token", int64_t{of.token}},
-                                  {"logprob", of.logprob},
-                                  {"sampled_logprob", of.sampled_logprob},
-                                  {"top", std::move(top)}});
+      Value::Table entry{{"token", int64_t{of.token}}, {"logprob", of.logprob}, {"sampled_logprob", of.sampled_logprob}};
+      if (!top.empty()) entry["top"] = std::move(top);
+      list.emplace_back(std::move(entry));
     }
     table["logprobs"] = std::move(list);
   }

@@ -95,6 +95,17 @@ int64_t vocabulary_of(const ModelInfo& model) {
   return 0;
 }
 
+namespace {
+
+void check_stop_tokens(const std::vector<int32_t>& tokens, int64_t vocabulary, const std::string& path) {
+  for (const int32_t token : tokens) {
+    if (token < 0 || (vocabulary > 0 && token >= vocabulary))
+      misuse("{}.stop_tokens names the token {}, but the model has {} tokens, counted from 0", path, token, vocabulary);
+  }
+}
+
+}  // namespace
+
 std::optional<TokenShare> token_share(const Program& program) {
   const Layer& head = *program.model()->positions().back().layer;
   const std::string axis = extras_of(head).class_axis();
@@ -130,6 +141,7 @@ EngineOptions checked_options(EngineOptions options) {
   check_numerics(options);
   check_tokens(*program.model(), fmt::format("infer.engine: max_context = {}", options.max_context),
                at::zeros({1, options.max_context}, at::kLong));
+  check_stop_tokens(options.stop_tokens, vocabulary_of(program.info()), "infer.engine");
   if (options.tokenizer) check_tokenizer(*options.tokenizer, vocabulary_of(program.info()));
   return options;
 }
@@ -220,6 +232,8 @@ void check_fits(const Request& request, const EngineOptions& options) {
   if (prompt + request.max_tokens > options.max_context)
     misuse("{}: {} tokens of prompt and max_tokens = {} exceed max_context = {}: shorten the prompt or lower max_tokens",
            request.path, prompt, request.max_tokens, options.max_context);
+  const int64_t vocabulary = vocabulary_of(options.trainer->program().info());
+  if (request.stop_tokens) check_stop_tokens(*request.stop_tokens, vocabulary, request.path);
   const std::vector<int64_t> tokens(request.prompt.begin(), request.prompt.end());
   check_tokens(*options.trainer->program().model(), request.path + ".prompt", at::tensor(tokens, at::kLong).view({1, -1}));
 }

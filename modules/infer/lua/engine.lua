@@ -49,11 +49,17 @@ local function model_of(trainer)
 end
 
 -- Returns the tokens of a text. Fails without a tokenizer.
-local function encode(self, text, path)
+local function encode(self, text, specials, path)
   if not self.tokenizer then
     fail("%s.prompt is a text: give infer.engine a tokenizer, or a list of tokens", path)
   end
-  return self.tokenizer:encode(text, {specials = "added"})
+  return self.tokenizer:encode(text, {specials = specials or "added"})
+end
+
+-- Returns the template, which is parsed when it is needed first.
+local function template_of(chat)
+  chat.template = chat.template or require("zt.data").chat_template(chat.source, chat.name)
+  return chat.template
 end
 
 -- Returns the tokens of a conversation. What its messages say never becomes a special token.
@@ -67,7 +73,7 @@ local function encode_chat(self, request, path)
   for _, from in ipairs{self.chat.variables, request.variables or {}} do
     for key, value in pairs(from) do variables[key] = value end
   end
-  local chat = self.chat.template:render(request.messages, {variables = variables, add_generation_prompt = true})
+  local chat = template_of(self.chat):render(request.messages, {variables = variables, add_generation_prompt = true})
   return self.tokenizer:encode(chat.text, {specials = "parsed", contents = chat.contents})
 end
 
@@ -77,12 +83,16 @@ local function plain(self, request, path)
   local copy = {}
   for key, value in pairs(request) do copy[key] = value end
   if request.messages ~= nil then copy.prompt = encode_chat(self, request, path)
-  elseif type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, path) end
+  elseif type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, request.specials, path) end
   if request.variables ~= nil and request.messages == nil then
     fail("%s.variables are those of the chat template: give messages", path)
   end
-  copy.messages, copy.variables = nil, nil
+  if request.specials ~= nil and type(request.prompt) ~= "string" then
+    fail("%s.specials says what becomes of special tokens in a prompt that is a text: leave it out", path)
+  end
+  copy.messages, copy.variables, copy.specials = nil, nil, nil
   if type(request.logit_bias) == "table" then
+    if #request.logit_bias > 0 then fail("%s.logit_bias must be {[token] = number}, in JSON {\"token\": number}", path) end
     copy.logit_bias = {}
     for token, bias in pairs(request.logit_bias) do copy.logit_bias[tostring(token)] = bias end
   end
@@ -96,9 +106,25 @@ local function core_of(self)
   return self.core
 end
 
+-- Calls fn() on all ranks that compute requests together. If it fails on one of them, all fail. Returns what fn returns.
+local function together(self, fn)
+  local engine = core_of(self)
+  local is_right, result = pcall(fn)
+  local reason = engine:agreed(is_right and "" or (tostring(result):gsub("^%S+:%d+: ", "")))
+  if reason ~= "" then fail("%s", reason) end
+  return result
+end
+
+-- Returns the request as the engine in C++ takes it, if it can be answered.
+local function checked(self, request, path)
+  local ready = plain(self, request, path)
+  self.core:check(ready, path)
+  return ready
+end
+
 --- Adds a request. Returns its number. Collective over the ranks that compute it together, as are `abort` and `step`.
 function Engine:submit(request)
-  return core_of(self):submit(plain(self, request, "request"))
+  return core_of(self):submit(together(self, function() return checked(self, request, "request") end), "request")
 end
 
 --- Ends all answers of a request before the next step. Returns whether it had any.
@@ -114,32 +140,45 @@ function Engine:step() return core_of(self):step() end
 --- Answers a list of requests, or one. Returns their answers, those of the first request first, each with its `request`, the
 -- place in the list. Each replica passes its own requests; all ranks of a replica pass the same.
 function Engine:generate(requests, value)
-  local options = check.options("engine:generate", GENERATE, value)
-  if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
-  if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
-  local engine, numbers, places, answers = core_of(self), {}, {}, {}
-  local done, reason = pcall(function()
-    local ready = {}
-    for place, request in ipairs(requests) do ready[place] = plain(self, request, "requests[" .. place .. "]") end
-    for place, request in ipairs(ready) do
-      numbers[place] = engine:submit(request)
-      places[numbers[place]] = place
-    end
+  local engine, numbers, places, answers, options = core_of(self), {}, {}, {}, nil
+  local ready = together(self, function()
+    options = check.options("engine:generate", GENERATE, value)
+    if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
+    if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
+    local all = {}
+    for place, request in ipairs(requests) do all[place] = checked(self, request, "requests[" .. place .. "]") end
+    return all
+  end)
+  for place, request in ipairs(ready) do
+    numbers[place] = engine:submit(request, "requests[" .. place .. "]")
+    places[numbers[place]] = place
+  end
+  local function abort()
+    for _, number in ipairs(numbers) do engine:abort(number) end
+  end
+  local failure -- of on_text, which may fail on one rank only
+  local function show(piece)
+    piece.request = places[piece.request]
+    if not options.on_text or not piece.request or failure then return end
+    local is_shown, reason = pcall(options.on_text, piece)
+    if is_shown then return end
+    failure = tostring(reason)
+    abort()
+  end
+  local is_done, reason = pcall(function()
     for step in function() return engine:step() end do
-      for _, piece in ipairs(step.texts) do
-        piece.request = places[piece.request]
-        if options.on_text and piece.request then options.on_text(piece) end
-      end
+      for _, piece in ipairs(step.texts) do show(piece) end
       for _, answer in ipairs(step.answers) do
         answer.request = places[answer.request]
         if answer.request then answers[#answers + 1] = answer end
       end
     end
   end)
-  if not done then
-    for _, number in pairs(numbers) do engine:abort(number) end
+  if not is_done then
+    abort()
     error(reason, 0)
   end
+  together(self, function() if failure then error(failure, 0) end end)
   table.sort(answers, function(a, b)
     if a.request ~= b.request then return a.request < b.request end
     return a.copy < b.copy
@@ -147,12 +186,19 @@ function Engine:generate(requests, value)
   return answers
 end
 
---- Takes the parameters of a trainer of the same model. Without it, or with the engine's own trainer, only drops what was
--- computed from the old ones: steps of that trainer do this by themselves, but other changes do not. Collective over both meshes.
+--- Takes the parameters of a trainer of the same model, unless the engine reads those of a trainer that has an optimizer.
+-- Without it, or with the trainer whose parameters the engine reads, only drops what was computed from the old ones: steps of
+-- that trainer do this by themselves, but other changes do not. Collective over both meshes.
 function Engine:update(trainer)
   local engine = core_of(self)
   if trainer ~= nil then check.argument("engine:update", "the first argument", "Trainer", trainer) end
-  if trainer ~= nil and trainer ~= self.trainer then parameters.copy(trainer, self.trainer) end
+  if trainer ~= nil and trainer ~= self.trainer then
+    if infer.abilities(self.trainer).trains then
+      fail("engine:update: this engine reads the parameters of a trainer that trains, and another trainer's would replace them: "
+        .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
+    end
+    parameters.copy(trainer, self.trainer)
+  end
   engine:forget_keys()
 end
 
@@ -183,8 +229,8 @@ local function engine(value)
     chat = opened.chat
   end
   if options.chat_template then
-    local template = require("zt.data").chat_template(options.chat_template, "chat_template")
-    chat = {template = template, variables = chat and chat.variables or {}}
+    chat = {source = options.chat_template, name = "chat_template", variables = chat and chat.variables or {}}
+    template_of(chat)
   end
   local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat}, Engine), {}
   for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end

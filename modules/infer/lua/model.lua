@@ -41,10 +41,12 @@ local function template_of(files, config)
   return type(source) == "string" and source or nil, CONFIG
 end
 
--- Returns {template =, variables = those that it reads, such as bos_token} of a tokenizer's files; nil without a template.
+-- Returns {source = of the template, name =, variables = those that it reads, such as bos_token} of a tokenizer's files; nil
+-- without a template.
 local function chat_of(files, path)
   if not files then return nil end
-  local config = files[CONFIG] and core.json.decode(files[CONFIG]) or {}
+  local is_json, config = pcall(core.json.decode, files[CONFIG] or "{}")
+  if not is_json or type(config) ~= "table" then fail("'%s/%s' is not JSON: %s", path, CONFIG, tostring(config)) end
   local source, name = template_of(files, config)
   if not source then return nil end
   local variables = {}
@@ -52,24 +54,27 @@ local function chat_of(files, path)
     local text = type(value) == "table" and value.content or value
     if key:find "_token$" and type(text) == "string" then variables[key] = text end
   end
-  return {template = data.chat_template(source, path .. "/" .. name), variables = variables}
+  return {source = source, name = path .. "/" .. name, variables = variables}
 end
 
--- Returns the tokens that end a text, by a config.json: eos_token_id is a number or a list.
-local function ends_of(config)
-  local id = config.eos_token_id
-  if type(id) == "table" then return id end
-  return type(id) == "number" and id == id and {id} or {}
+-- Returns the tokens that end a text, by a config.json: eos_token_id is a number or a list. Leaves out those that the model does
+-- not have: a configuration may have the default of another vocabulary.
+local function ends_of(config, vocab)
+  local id, ends = config.eos_token_id, {}
+  for _, token in ipairs(type(id) == "table" and id or {id}) do
+    if type(token) == "number" and token >= 0 and token < vocab then ends[#ends + 1] = token end
+  end
+  return ends
 end
 
 -- Returns the tensors of a Hugging Face folder, and what belongs to them.
 local function of_huggingface(path)
   local folder, files = huggingface_folder.of(path), huggingface_folder.open(path)
   local generation = folder .. "/generation_config.json"
-  local ends = core.exists(generation) and ends_of((json_file(generation))) or {}
+  local ends = core.exists(generation) and ends_of((json_file(generation)), files.options.vocab) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
-    stop_tokens = #ends > 0 and ends or ends_of(files.token_ids), files = tokenizer_files.contents(folder),
+    stop_tokens = #ends > 0 and ends or ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(folder),
     names = files.names, read = files.read, check = files.check_copies,
   }
 end
@@ -94,7 +99,7 @@ local function of_checkpoint(path)
     names[#names + 1] = name
   end
   return {
-    options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}),
+    options = script.model, dtype = dtype or "fp32", stop_tokens = ends_of(script.token_ids or {}, script.model.vocab),
     files = tokenizer_files.contents_of(script.tokenizer), names = names,
     read = function(_, name) return checkpoint:read("model/" .. name) end,
     load_parts = function(trainer) ckpt.load(folder, {model = trainer}, {only = {"^model/"}}) end,
@@ -107,9 +112,9 @@ local function opened_of(path)
 end
 
 --- Opens a folder. Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
--- chat = {template =, variables = that it reads} or nil, files = {name = content} of the tokenizer, weights = the options of
--- model:pack if matrices are packed, names = of its parameters}, with the functions `read(place, name)`, which returns a
--- parameter, and `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
+-- chat = {source =, name =, variables = that the template reads} or nil, files = {name = content} of the tokenizer, weights = the
+-- options of model:pack if matrices are packed, names = of its parameters}, with the functions `read(place, name)`, which returns
+-- a parameter, and `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
   if path:find "%.gguf$" then
     fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)

@@ -34,7 +34,7 @@ const auto kEngine =
         .required("trainer", &EngineOptions::trainer, "holds the parameters")
         .optional("tokenizer", &EngineOptions::tokenizer, "converts between text and tokens")
         .optional("max_context", &EngineOptions::max_context, "most tokens of a prompt and its answer; default: the model's seq",
-                  at_least(0))
+                  between(0, 1 << 24))
         .optional("token_budget", &EngineOptions::token_budget, "most tokens that a step computes", at_least(1))
         .optional("max_sequences", &EngineOptions::max_sequences, "most answers that a step works on", between(1, 4096))
         .optional("cache", &EngineOptions::cache, "the memory for keys and values")
@@ -49,12 +49,13 @@ int make(lua_State* L) {
 }
 
 // infer.abilities(trainer) -> {keys = whether an engine can run its model, invariant = whether with numerics = "invariant",
-// dtype = name of that of the parameters}
+// dtype = name of that of the parameters, trains = whether it has an optimizer}
 int abilities(lua_State* L) {
   const auto trainer = lua::check<Trainer>(L, 1);
   lua::push(L, Value(Value::Table{{"keys", cannot_keep_keys(trainer->program()).empty()},
                                   {"invariant", trainer->state().links->device().is_cpu()},
-                                  {"dtype", float_type_name(trainer->program().precision().params)}}));
+                                  {"dtype", float_type_name(trainer->program().precision().params)},
+                                  {"trains", trainer->trains()}}));
   return 1;
 }
 
@@ -94,8 +95,22 @@ int describe_step(lua_State* L) {
   return 1;
 }
 
+// engine:check(request, path): an error if it can never be answered
+int check_request(lua_State* L) {
+  lua::check<Engine>(L, 1)->check(lua::check_value(L, 2), lua::check_string(L, 3));
+  return 0;
+}
+
+// engine:agreed(what is wrong on this rank, or "") -> what is wrong on a rank, or ""
+int agreed(lua_State* L) {
+  lua::push(L, lua::check<Engine>(L, 1)->agreed(lua::check_string(L, 2)));
+  return 1;
+}
+
+// engine:submit(request, [path]) -> its number
 int submit(lua_State* L) {
-  lua::push(L, lua::check<Engine>(L, 1)->submit(lua::check_value(L, 2)));
+  const std::string path = lua::is_absent(L, 3) ? "" : lua::check_string(L, 3);
+  lua::push(L, lua::check<Engine>(L, 1)->submit(lua::check_value(L, 2), path));
   return 1;
 }
 
@@ -149,6 +164,8 @@ ZT_LUA_MODULE(infer) {
       .function<measure_read_rate>("read_rate");
   module.type<Engine>()
       .method<describe_step>("describe_step")
+      .method<check_request>("check")
+      .method<agreed>("agreed")
       .method<submit>("submit")
       .method<abort_request>("abort")
       .method<step>("step")

@@ -36,6 +36,9 @@ local function format_of(opened, o)
   if not opened.weights then
     if not weights then return nil end
     local is_panels = weights.format == "panels" and not weights.dtype
+    if is_panels and (o.dtype or opened.dtype) == "fp16" then
+      fail "infer.engine.weights: panels hold numbers in bf16 or fp32, and the dtype is fp16: give another dtype, or int8"
+    end
     return with(weights, is_panels and {dtype = o.dtype or opened.dtype} or {})
   end
   for key in pairs(weights or {}) do

@@ -78,8 +78,9 @@ SampledToken Sampler::sample(std::span<const double> logits, const SamplingOptio
                              std::span<const int32_t> forbidden, double uniform) {
   logits_.assign(logits.begin(), logits.end());
   change_logits(logits_, 0, options, counts, forbidden);
-  const auto largest = std::ranges::max_element(logits_);
   candidates_.clear();
+  if (!can_sample(logits_)) return {-1, 0};
+  const auto largest = std::ranges::max_element(logits_);
   if (options.temperature == 0) return {static_cast<int32_t>(largest - logits_.begin()), 0};
   for (size_t token = 0; token < logits_.size(); ++token) {
     if (logits_[token] != kNeverDrawn) candidates_.emplace_back(logits_[token], static_cast<int32_t>(token));

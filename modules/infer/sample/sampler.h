@@ -44,7 +44,7 @@ class TokenCounts {
 };
 
 struct SampledToken {
-  int32_t token = 0;
+  int32_t token = 0;           // -1: penalties, biases and forbidden tokens leave none that can be drawn
   double sampled_logprob = 0;  // of the distribution that it was drawn from
 };
 
@@ -58,7 +58,7 @@ void change_logits(std::span<double> logits, int64_t first, const SamplingOption
 class Sampler {
  public:
   // Draws a token. `logits`: [vocabulary], none of them nan or the infinity above 0, and not all of them the one below.
-  // `forbidden`: tokens that are not drawn; at least one token remains. `uniform`: in [0, 1): of the tokens that remain, in
+  // `forbidden`: tokens that are not drawn. `uniform`: in [0, 1): of the tokens that remain, in
   // ascending order, the first one is drawn at which the sum of the probabilities is larger.
   SampledToken sample(std::span<const double> logits, const SamplingOptions& options, const TokenCounts& counts,
                       std::span<const int32_t> forbidden, double uniform);
@@ -86,7 +86,7 @@ inline bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.first != b.first ? a.first > b.first : a.second < b.second;
 }
 
-// Returns whether a token can be drawn from the logits.
+// Returns whether a token can be drawn from the logits: none is nan or the infinity above 0, and one is finite.
 bool can_sample(std::span<const double> logits);
 
 // Returns log(sum(exp(logits))), from which the log-probability of a token follows.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace zt::infer {
 
@@ -70,6 +71,10 @@ void describe_row(const RowTask& task, int64_t first, std::vector<double>& chang
   if (!is_drawn(task)) return;
   changed.assign(task.logits.begin(), task.logits.end());
   change_logits(changed, first, *task.options, *task.counts, task.forbidden);
+  if (std::ranges::any_of(changed, [](double logit) { return std::isnan(logit) || logit == -kNeverDrawn; })) {
+    to[kMost] = std::numeric_limits<double>::quiet_NaN();
+    return;
+  }
   const auto best = std::ranges::max_element(changed);
   to[kMost] = *best;
   to[kBest] = static_cast<double>(first + (best - changed.begin()));
@@ -188,13 +193,17 @@ void SharedDraw::combine(size_t row, const at::Tensor& all) {
     if (field(rank, kHasKnown) != 0) result.known = field(rank, kKnown) - shared.log_sum;
   }
   if (!is_drawn(task)) return;
+  bool can_draw = true;
   for (int rank = 0; rank < ranks_; ++rank) {
+    can_draw = can_draw && !std::isnan(field(rank, kMost));
     if (field(rank, kMost) <= shared.most) continue;
     shared.most = field(rank, kMost);
     result.sampled = {static_cast<int32_t>(field(rank, kBest)), 0};
     result.logprob = field(rank, kBestRaw) - shared.log_sum;
   }
-  if (task.options->temperature > 0) find_owner(row, all);
+  can_draw = can_draw && shared.most != kNeverDrawn;
+  if (!can_draw) result.sampled = {-1, 0};
+  else if (task.options->temperature > 0) find_owner(row, all);
 }
 
 // Finds the rank that has the drawn token, if all tokens remain.
@@ -225,7 +234,7 @@ void SharedDraw::find_owner(size_t row, const at::Tensor& all) {
 void SharedDraw::exchange_classes() {
   std::vector<size_t> cut;
   for (size_t row = 0; row < tasks_.size(); ++row) {
-    if (results_[row].can_sample && is_cut_off(tasks_[row])) cut.push_back(row);
+    if (results_[row].can_sample && results_[row].sampled.token >= 0 && is_cut_off(tasks_[row])) cut.push_back(row);
   }
   if (cut.empty()) return;
   const at::Tensor mine = at::zeros({std::ssize(cut), 2, kClasses}, at::kDouble);

@@ -34,9 +34,9 @@ struct RowTask {
 };
 
 struct RowResult {
-  bool can_sample = false;  // as can_sample(logits of all tokens); false: nothing else is set
-  SampledToken sampled = {};
-  double logprob = 0;  // of the drawn token, by the unchanged logits
+  bool can_sample = false;    // as can_sample(logits of all tokens); false: nothing else is set
+  SampledToken sampled = {};  // its token is -1 if none can be drawn
+  double logprob = 0;         // of the drawn token, by the unchanged logits
   std::vector<std::pair<int32_t, double>> top = {};
   double known = 0;  // the log-probability of RowTask::known
 };

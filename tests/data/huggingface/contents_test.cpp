@@ -92,6 +92,15 @@ TEST(Specials, AreNotRecognizedUnlessAsked) {
   EXPECT_EQ(tokenizer->bytes_of(96), " tool") << "without a decoder, tokens are joined by spaces";
 }
 
+// `tokenizers` drops a token whose white space the token before it has taken.
+TEST(AddedTokens, OfWhiteSpaceTakeItOnce) {
+  nlohmann::json token = small_added(95, "\n\n", false);
+  token["lstrip"] = token["rstrip"] = true;
+  const auto document = with_tokens({token});
+  EXPECT_EQ(spelled(encoded(*small_tokenizer(document), "e\n\n\n\ns"), document), "e{\n\n}s");
+  EXPECT_EQ(spelled(encoded(*small_tokenizer(document), "\n\n \n\n"), document), "{\n\n}");
+}
+
 TEST(BytesOf, DependsOnTheDecoder) {
   const auto bytes_of = [](const Tokenizer& tokenizer, const std::string& token) {
     return tokenizer.bytes_of(tokenizer.id_of(token).value());

@@ -75,6 +75,19 @@ function TestChat:test_messages_are_rendered()
   lu.assertNotEquals(other.logprobs, expected.logprobs)
 end
 
+function TestChat:test_prompts_without_special_tokens()
+  local engine = engine_of()
+  local function logprobs(request)
+    request.max_tokens, request.logprobs = 4, 0
+    return engine:generate(request)[1].logprobs
+  end
+  lu.assertEquals(logprobs{prompt = "a</s>b", specials = "none"}, logprobs{prompt = tokenizer:encode "a</s>b"})
+  lu.assertEquals(logprobs{prompt = "a</s>b", specials = "parsed"},
+                  logprobs{prompt = tokenizer:encode("a</s>b", {specials = "parsed"})})
+  lu.assertErrorMsgContains("specials must be one of", engine.generate, engine, {{prompt = "a", specials = "x"}})
+  lu.assertErrorMsgContains("a prompt that is a text", engine.generate, engine, {{prompt = {1}, specials = "none"}})
+end
+
 -- A prompt gets the tokens that the tokenizer adds, as transformers does.
 function TestChat:test_prompts_begin_with_the_tokenizers_tokens()
   local engine = engine_of()
@@ -125,6 +138,10 @@ function TestChat:test_the_command_holds_a_conversation()
   lu.assertStrContains(text, "exceed max_context = 256")
   lu.assertStrContains(text, third .. "\n")
   lu.assertNotStrContains(text, "never")
+  local file = temporary() .. ".jsonl"
+  zt.write_file(file, zt.json.encode{messages = {{role = "user", content = "hello"}}, max_tokens = 3} .. "\n")
+  text, status = command "generate"(folder, "--file", file)
+  lu.assertEquals(status, 0, text)
   text, status = command "generate"(folder, "--prompt", "hello", "--max-tokens", "4", "--temperature", "0", "--weights", "int8",
                                     "--group", "32")
   lu.assertEquals(status, 0, text)

@@ -97,11 +97,15 @@ function TestFolders:test_the_command_refuses_mistakes()
   refused("there is no folder '/none'", "/none", "--prompt", "x")
   refused("there is no model in '" .. temporary():match "^(.*)/", temporary():match "^(.*)/", "--prompt", "x")
   refused("--tensor 2 and --pipeline 1 need 2 ranks, and this run has 1", folder, "--prompt", "x", "--tensor", "2")
-  refused("request 1: 1 tokens of prompt and max_tokens = 64 exceed max_context = 64",
+  refused("requests[1]: 1 tokens of prompt and max_tokens = 64 exceed max_context = 64",
           folder, "--prompt", "x", "--max-tokens", "64")
   local file = temporary() .. ".jsonl"
   zt.write_file(file, '{"prompt": "x"}\n{"promp": "x"}\n')
   refused("line 2 of " .. file .. " is no request", folder, "--file", file)
+  zt.write_file(file, '{"prompt": \n')
+  refused("line 1 of " .. file .. " is not JSON: ", folder, "--file", file)
+  refused("--group is the number of columns that share a scale", folder, "--prompt", "x", "--group", "32")
+  refused("requests[1].n must lie between 1 and 4096", folder, "--prompt", "x", "--n", "5000")
   local import = temporary() .. "/import"
   zt.mkdir_p(import)
   local made = ckpt.import(import, 0)
@@ -123,6 +127,25 @@ function TestFolders:test_quantised_models_are_refused_by_name()
   lu.assertErrorMsgContains("is a file of llama.cpp (GGUF)", infer.engine, {model = "some/model.gguf"})
 end
 
+-- Runs `ztoolkit generate` with its output to a full disk. Returns its status and errors.
+local function to_full_disk(folder)
+  local errors = os.tmpname()
+  local script = ('program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" generate %s --prompt abc '
+    .. '--max-tokens 3 >/dev/full 2>%s\necho $?\n'):format(folder, errors)
+  local file = os.tmpname()
+  zt.write_file(file, script)
+  local pipe = io.popen("exec bash " .. file)
+  local status = tonumber(pipe:read "*a")
+  pipe:close()
+  return status, zt.fs.read(errors)
+end
+
+function TestFolders:test_a_full_disk_is_an_error()
+  local status, errors = to_full_disk((saved()))
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(errors, "generate: cannot write the output: No space left on device")
+end
+
 function TestFolders:test_bench_prints_rates()
   local folder = saved()
   local text, status = bench("bench", folder, "--prompts", "8,32", "--answers", "1,3", "--context", "4", "--tokens", "6")
@@ -130,6 +153,12 @@ function TestFolders:test_bench_prints_rates()
   lu.assertStrMatches(text, ".*fp32, weights plain, %d+ threads; memory is read at [%d.]+ GB/s\n.*")
   lu.assertStrMatches(text, ".*\n8 +[%d.]+ +[%d.]+\n32 +[%d.]+ +[%d.]+\n.*")
   lu.assertStrMatches(text, ".*\n1 +[%d.]+ +[%d.]+ +[%d.]+ [KM]iB +%d+ %%\n3 +[%d.]+ .*")
+  for words, message in pairs{["--prompts 100"] = "exceed the model's context of 64",
+                              ["--answers 0"] = "numbers of at least 1"} do
+    text, status = bench("bench", folder, words:match "^(%S+)", words:match "(%S+)$")
+    lu.assertEquals(status, 1, text)
+    lu.assertStrContains(text, message)
+  end
 end
 
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestFolders", TestFolders}})

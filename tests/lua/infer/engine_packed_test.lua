@@ -183,6 +183,14 @@ function TestPacked:test_errors()
   check({format = "int8", keep = {"hed"}}, "no parameter has a name that contains 'hed'")
   check({format = "nf4", activations = "int8"}, "int8 and int4 only")
   check({format = "int8", symmetric = true}, "only with format = \"int4\"")
+  lu.assertErrorMsgContains("this program computes in fp64", infer.engine,
+                            {trainer = trainer, weights = {format = "int8"}, dtype = "fp64"})
+  lu.assertErrorMsgContains("panels hold numbers in bf16 or fp32", infer.engine,
+                            {trainer = trainer, weights = {format = "panels"}, dtype = "fp16"})
+  local packed = nn.gpt(OPTIONS)
+  packed:pack{format = "int8"}
+  lu.assertErrorMsgContains("parameter 'head.weight' is packed", packed.initialise, packed,
+                            {["head.weight"] = trainer:parameter "head.weight"})
   local narrow = nn.gpt(with(OPTIONS, {hidden = 96}))
   lu.assertErrorMsgContains("has 96 columns, no multiple of the group of 64: give a smaller group, or name", narrow.pack, narrow,
                             {format = "int8"})

@@ -55,6 +55,23 @@ function TestParallel:test_tensor_parallel_is_invariant()
   assert_same(engine_of(program, other):generate(requests), expected)
 end
 
+-- What is wrong on one rank only is an error on all ranks that compute together, and the engine goes on.
+function TestParallel:test_an_error_on_one_rank()
+  local mesh = comm.mesh{dp = 1, tp = -1}
+  local program = zt.program(nn.gpt(with(cases.options "llama", {tensor = mesh.tp})), {precision = "fp64"})
+    :apply(zero.shard{axis = mesh.dp, stage = 0})
+  local engine = engine_of(program)
+  local good = {prompt = {1, 2, 3}, max_tokens = 5}
+  local expected = engine:generate(good)[1].tokens
+  for bad = 0, ranks - 1 do
+    local here = rank == bad
+    lu.assertErrorMsgContains("top_p", engine.generate, engine, {good, here and {prompt = {1}, top_p = 0} or good})
+    lu.assertErrorMsgContains("logit_bias", engine.submit, engine, here and {prompt = {1}, logit_bias = {1}} or good)
+    lu.assertErrorMsgContains("engine:generate", engine.generate, engine, here and 5 or good)
+    lu.assertEquals(engine:generate(good)[1].tokens, expected)
+  end
+end
+
 function TestParallel:test_pipelines_have_the_bits_of_one_rank()
   for _, micro_batches in ipairs{1, 3} do
     local mesh = comm.mesh{pp = -1}

@@ -209,7 +209,37 @@ function TestRequests:test_logits_that_are_not_finite_end_their_request_only()
   local answers = fresh:generate{good, {prompt = {1, 13}, max_tokens = 4}}
   lu.assertEquals({answers[1].finish_reason, #answers[1].tokens}, {"length", 4})
   lu.assertEquals(answers[2].finish_reason, "error")
-  lu.assertStrContains(answers[2].error, "request 2: the logits for token 0 of the answer are not finite")
+  lu.assertStrContains(answers[2].error, "requests[2]: the logits for token 0 of the answer are not finite")
+end
+
+-- If min_tokens, biases or penalties leave no token, the request ends with an error, and the others go on.
+function TestRequests:test_no_token_can_be_drawn()
+  local all = {}
+  for token = 0, cases.VOCAB - 1 do all[token + 1] = token end
+  local huge = -1e308
+  for _, temperature in ipairs{0, 1} do
+    local answers = engine:generate{
+      {prompt = {1, 2}, max_tokens = 4, stop_tokens = all, min_tokens = 2, temperature = temperature},
+      {prompt = {1, 2}, max_tokens = 4, presence_penalty = huge, frequency_penalty = huge, temperature = temperature, top_k = 3},
+      {prompt = {1, 2}, max_tokens = 4, temperature = temperature, ignore_eos = true},
+    }
+    lu.assertStrContains(answers[1].error, "requests[1]: no token can be drawn for token 0 of the answer")
+    lu.assertStrContains(answers[2].error, "requests[2]: no token can be drawn for token 1 of the answer")
+    lu.assertEquals(#answers[3].tokens, 4)
+  end
+end
+
+-- An engine that reads a trainer's parameters in place never replaces them.
+function TestRequests:test_update_does_not_overwrite_a_trainer()
+  local program = zt.program(nn.gpt(cases.options "llama"))
+  local mine, other = zt.trainer(program, {optimizer = require("zt.optim").sgd{lr = 1}}), cases.trainer "llama"
+  local name = mine.model:parameters()[1].name
+  other:set_parameter(name, other:parameter(name):mul(2))
+  local before = mine:parameter(name)
+  local in_place = infer.engine{trainer = mine}
+  lu.assertErrorMsgContains("reads the parameters of a trainer that trains", in_place.update, in_place, other)
+  lu.assertTrue(zt.op "equal"(mine:parameter(name), before))
+  in_place:update(mine)
 end
 
 function TestRequests:test_requests_that_no_model_could_answer_are_refused()
@@ -247,7 +277,7 @@ function TestRequests:test_engines_that_could_not_work_are_refused()
   end
   refused("token_budget = 8 is below max_sequences = 64", {token_budget = 8})
   refused("needs a cache of", {cache = {memory = 1000}})
-  refused("the cache of", {cache = {memory = 1e15}, max_sequences = 4096, token_budget = 4096, max_context = 2 ^ 27})
+  refused("the cache of", {cache = {memory = 1e15}, max_sequences = 4096, token_budget = 4096, max_context = 2 ^ 24})
   refused("cache.dtype must be one of 'params', 'int8'", {cache = {dtype = "int4"}})
   refused("unknown option 'blocks'", {cache = {blocks = 16}})
   refused("the tokenizer has 256 ids and the model's vocabulary 131: they do not belong together",

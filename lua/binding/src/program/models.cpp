@@ -63,6 +63,8 @@ int initialise(lua_State* L) {
     const auto* tensor = value.get_if<at::Tensor>();
     if (!tensor) misuse("the value of '{}' must be a tensor, got {}", name, value.type_name());
     const auto index = static_cast<size_t>(found - names.begin());
+    if (model->info().params[index].is_packed())
+      misuse("parameter '{}' is packed, and such parameters begin as zeros: set it by trainer:set_parameter", name);
     const auto& shape = model->info().params[index].shape;
     if (tensor->sizes() != at::IntArrayRef(shape))
       misuse("parameter '{}' is [{}], the tensor is {}", name, fmt::join(shape, ", "), describe(*tensor));

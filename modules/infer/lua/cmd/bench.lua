@@ -74,6 +74,15 @@ local function answer_row(engine, o, count, bytes_of, rate)
           ("%.0f %%"):format(100 * bytes / of_step / rate)}
 end
 
+local function check_counts(name, counts)
+  if #counts == 0 then fail("--%s is empty: give numbers such as 1,4,16", name) end
+  for _, count in ipairs(counts) do
+    if type(count) ~= "number" or count < 1 or count % 1 ~= 0 then
+      fail("--%s must be numbers of at least 1, such as 1,4,16, got '%s'", name, tostring(count))
+    end
+  end
+end
+
 local function engine_of(o, most)
   local weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil
   if o.activations ~= "float" then
@@ -105,6 +114,8 @@ return function()
     },
     positional = {{"model", "the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"}},
   }
+  check_counts("prompts", o.prompts)
+  check_counts("answers", o.answers)
   local opened = require("zt.infer.model").open(o.model)
   local dtype, most = o.dtype or opened.dtype, 1
   for _, count in ipairs(o.answers) do most = math.max(most, count) end
@@ -115,7 +126,10 @@ return function()
                                                                              rate / 1e9))
   local rows = {{"prompt", "tokens/s", "ms"}}
   for place, length in ipairs(o.prompts) do
-    if length < engine.max_context then rows[#rows + 1] = prompt_row(engine, length, 10 * place) end
+    if length >= engine.max_context then
+      fail("--prompts: a prompt of %d tokens and its answer exceed the model's context of %d", length, engine.max_context)
+    end
+    rows[#rows + 1] = prompt_row(engine, length, 10 * place)
   end
   print(text.columns(rows))
   local stats = engine:stats()

@@ -88,6 +88,9 @@ void add_optimizer(const Optimizer& optimizer, const ModelInfo& model, Facts& fa
 }  // namespace
 
 void check_options(const Program& program, const TrainerOptions& options) {
+  const auto is_packed = [](const UnitInfo& unit) { return unit.is_packed; };
+  if (program.precision().params == at::kDouble && std::ranges::any_of(program.info().units, is_packed))
+    misuse("packed matrices are multiplied in fp32, bf16 or fp16, and this program computes in fp64: give another precision");
   if (!options.optimizer) return check_unused(options);
   const bool is_fp16 = program.precision().params == at::kHalf;
   if (options.loss_scale && !is_fp16) {

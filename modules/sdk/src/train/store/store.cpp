@@ -166,8 +166,10 @@ void Store::visit_units(Visitor& visitor) const {
   for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
     const Unit& unit = unit_of(param);
     if (info(param).is_packed())
-      misuse("'{}' is packed as {}: a checkpoint has plain numbers only, so such a trainer is neither saved nor loaded by one",
-             info(param).name, word_of(info(param).pack.format));
+      misuse(
+          "'{}' is packed as {}: a checkpoint has plain numbers only, so such a trainer is neither saved nor loaded by one. Save the "
+          "plain model, and load values by trainer:set_parameter",
+          info(param).name, word_of(info(param).pack.format));
     if (!unit.plan.held) continue;
     for (const ResourceId id : resource_ids()) {
       const ResourceType& type = type_of(id);
