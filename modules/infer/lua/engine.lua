@@ -19,6 +19,8 @@ local SCHEMA = {
   {"weights", "table", "the format of matrices: {format = int8, int4, nf4 or panels, group =, symmetric =, activations =, keep =}"
    .. "; default: plain"},
   {"tokenizer", "any", "converts between text and tokens, as data.tokenizer.load gives"},
+  {"shard", "any", "options of zero.shard, or function(model) that returns them: ranks of `data` hold parts of the parameters"},
+  {"offload", "table", "options of offload.move: where these parts lie between their uses, {parameters = \"nvme\", folder =}"},
   {"chat_template", "string", "the template, in Jinja's language, of conversations; default: the folder's"},
   {"max_context", "integer", "most tokens of a prompt and its answer; default: the model's seq", at_least = 1},
   {"token_budget", "integer", "most tokens that a step computes", default = 512, at_least = 1},
@@ -220,7 +222,7 @@ local function engine(value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
   local chat
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
-    or options.weights
+    or options.weights or options.shard or options.offload
   if options.model or has_layout then
     local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
     options.trainer = require "zt.infer.trainer"(opened, options)

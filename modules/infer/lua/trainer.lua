@@ -57,14 +57,42 @@ local function model_of(opened, o)
   return model
 end
 
+-- Returns the axis over which parameters are sharded. On one rank without a mesh, makes one.
+local function axis_of(o)
+  local axis = o.data or o.experts
+  if axis then return axis, o.mesh end
+  if zt.world.size > 1 then
+    fail "infer.engine: parameters are sharded over ranks that have other requests: give mesh, and as `data` one of its axes"
+  end
+  local mesh = o.mesh or require("zt.comm").mesh{dp = 1}
+  return mesh:world(), mesh
+end
+
+-- Returns the passes of a program whose parameters are in parts on the ranks, and in other memories between their uses.
+local function passes_of(model, o)
+  if not o.shard and not o.offload then
+    local replicas = o.data or o.experts
+    return replicas and {zero.shard{axis = replicas, stage = 0}} or {}
+  end
+  local axis = axis_of(o)
+  local given = type(o.shard) == "function" and o.shard(model) or o.shard or {}
+  local passes = {zero.shard(with({axis = axis, stage = 3}, with(given, o.offload and {node_shared = false} or {})))}
+  if o.offload then passes[2] = require("zt.offload").move(o.offload) end
+  return passes
+end
+
 --- opened: as model.open returns it. o: the options of infer.engine. Collective over the mesh.
 return function(opened, o)
-  local program = zt.program(model_of(opened, o), {
-    precision = o.dtype or opened.dtype, eval_micro_batches = o.pipeline and o.pipeline.size or 1, mesh = mesh_of(o),
+  local model, mesh = model_of(opened, o), mesh_of(o)
+  if (o.shard or o.offload) and not mesh then
+    local _, made = axis_of(o)
+    o, mesh = with(o, {mesh = made, data = made:world()}), made
+  end
+  local program = zt.program(model, {
+    precision = o.dtype or opened.dtype, eval_micro_batches = o.pipeline and o.pipeline.size or 1, mesh = mesh,
   })
   if o.pipeline then program = program:apply(pipe.split{axis = o.pipeline}) end
-  local replicas = o.data or o.experts
-  if replicas then program = program:apply(zero.shard{axis = replicas, stage = 0}) end
+  for _, pass in ipairs(passes_of(model, o)) do program = program:apply(pass) end
   local trainer = zt.trainer(program, {separate = true})
   if not zt.world.dry then opened.load(trainer, (opened.weights or o.weights) ~= nil) end
   return trainer

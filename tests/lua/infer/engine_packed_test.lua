@@ -157,6 +157,21 @@ function TestPacked:test_sharded_and_offloaded()
   end
 end
 
+-- Layers that are streamed from files give the answers of those in memory, packed or not.
+function TestPacked:test_streamed_layers()
+  local mesh = zt.world.size > 1 and comm.mesh{dp = -1} or nil
+  for _, weights in ipairs{{format = "int4"}, false} do
+    local source = plain(nil, "bf16")
+    local expected = engine_of(source, weights or nil):generate(requests)
+    local folder = temporary()
+    zt.mkdir_p(folder)
+    local offloaded = {mesh = mesh, data = mesh and mesh.dp, offload = {parameters = "nvme", folder = folder}}
+    local engine = engine_of(source, weights or nil, offloaded)
+    lu.assertEquals(cases.texts(engine:generate(requests)), cases.texts(expected))
+    if not mesh then lu.assertTrue(engine.trainer:memory().files.measured > 0) end
+  end
+end
+
 function TestPacked:test_memory()
   if zt.world.size > 1 then return end
   local function bytes(weights)
