@@ -5,115 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "sample/own_row.h"
 
 namespace zt::infer {
 
 namespace {
-
-// What a rank tells of a row at first.
-enum Field : int64_t { kIsWrong, kRawMost, kRawSum, kMost, kSum, kBest, kBestRaw, kHasKnown, kKnown, kFields };
-constexpr int64_t kClasses = 64;     // of logits, the largest first: how many tokens each has, and the sum of their weights
-constexpr double kClassWidth = 0.5;  // of a class, in units of the temperature
-constexpr int64_t kNumbers = 3;      // of a candidate: its token, its changed and its unchanged logit
-constexpr double kMargin = 1e-9;     // of sums that are rounded otherwise than those by which tokens are kept
-
-// Returns the sum of exp((logit - most) / temperature), where `most` is the largest logit.
-double sum_of_weights(std::span<const double> logits, double most, double temperature) {
-  double sum = 0;
-  if (most == kNeverDrawn) return sum;
-  for (const double logit : logits) sum += std::exp((logit - most) / temperature);
-  return sum;
-}
-
-int64_t class_of(double logit, double most, double temperature) {
-  const double distance = (most - logit) / temperature / kClassWidth;
-  return distance < kClasses - 1 ? static_cast<int64_t>(distance) : kClasses - 1;
-}
-
-// A row, as this rank sees it after the first gather.
-struct SharedRow {
-  std::vector<double> changed = {};  // the logits of this rank's tokens, after penalties and biases
-  double log_sum = 0;                // log(sum(exp(logits))) of all ranks, unchanged
-  double most = kNeverDrawn;         // the largest changed logit of all ranks
-  double total = 0;                  // sum of the weights of all tokens
-  int owner = -1;                    // the rank whose token is drawn, if no cut-off needs candidates; -1: not known
-  double before = 0;                 // sum of the weights of ranks before the owner
-  int64_t last_class = -1;           // with cut-offs: tokens of later classes cannot remain
-  std::vector<int64_t> counts = {};  // by rank: its candidates
-};
-
-bool is_drawn(const RowTask& task) {
-  return task.options != nullptr;
-}
-
-bool is_cut_off(const RowTask& task) {
-  if (!is_drawn(task) || task.options->temperature == 0) return false;
-  return task.options->top_k > 0 || task.options->top_p < 1 || task.options->min_p > 0;
-}
-
-// Returns the unchanged logit at a place among this rank's tokens.
-double raw_logit(const RowTask& task, int64_t place) {
-  return task.logits[static_cast<size_t>(place)];
-}
-
-// Writes what this rank's tokens, from `first` on, add to sums. Sets their changed logits.
-void describe_row(const RowTask& task, int64_t first, std::vector<double>& changed, double* to) {
-  const bool has_tokens = !task.logits.empty();
-  to[kIsWrong] =
-      std::ranges::any_of(task.logits, [](double logit) { return std::isnan(logit) || logit == -kNeverDrawn; }) ? 1 : 0;
-  to[kRawMost] = to[kMost] = kNeverDrawn;
-  to[kHasKnown] = task.known && *task.known >= first && *task.known < first + std::ssize(task.logits) ? 1 : 0;
-  if (!has_tokens || to[kIsWrong] != 0) return;
-  to[kRawMost] = *std::ranges::max_element(task.logits);
-  to[kRawSum] = sum_of_weights(task.logits, to[kRawMost], 1);
-  if (to[kHasKnown] != 0) to[kKnown] = raw_logit(task, *task.known - first);
-  if (!is_drawn(task)) return;
-  changed.assign(task.logits.begin(), task.logits.end());
-  change_logits(changed, first, *task.options, *task.counts, task.forbidden);
-  if (std::ranges::any_of(changed, [](double logit) { return std::isnan(logit) || logit == -kNeverDrawn; })) {
-    to[kMost] = std::numeric_limits<double>::quiet_NaN();
-    return;
-  }
-  const auto best = std::ranges::max_element(changed);
-  to[kMost] = *best;
-  to[kBest] = static_cast<double>(first + (best - changed.begin()));
-  to[kBestRaw] = raw_logit(task, best - changed.begin());
-  if (task.options->temperature > 0) to[kSum] = sum_of_weights(changed, *best, task.options->temperature);
-}
-
-// Returns the place, among this rank's tokens, of the one that is drawn.
-int64_t own_place(const RowTask& task, const SharedRow& shared) {
-  double sum = shared.before;
-  size_t drawn = 0;
-  for (size_t i = 0; i < shared.changed.size(); ++i) {
-    const double weight = std::exp((shared.changed[i] - shared.most) / task.options->temperature);
-    if (weight > 0) drawn = i;
-    sum += weight;
-    if (sum > task.uniform * shared.total) break;
-  }
-  return static_cast<int64_t>(drawn);
-}
-
-// Writes the candidates and the likeliest tokens of this rank, and advances `to`.
-void write_candidates(const RowTask& task, const SharedRow& shared, const TokenShare& share, double*& to) {
-  const auto write = [&](int64_t place) {
-    *to++ = static_cast<double>(share.first + place);
-    *to++ = shared.changed[static_cast<size_t>(place)];
-    *to++ = raw_logit(task, place);
-  };
-  if (shared.owner == share.rank) write(own_place(task, shared));
-  for (size_t i = 0; shared.last_class >= 0 && i < shared.changed.size(); ++i) {
-    const double logit = shared.changed[i];
-    if (logit != kNeverDrawn && class_of(logit, shared.most, task.options->temperature) <= shared.last_class)
-      write(static_cast<int64_t>(i));
-  }
-  if (!task.top) return;
-  for (const int32_t place : likeliest(task.logits, *task.top)) {
-    *to++ = static_cast<double>(share.first + place);
-    *to++ = raw_logit(task, place);
-  }
-}
 
 class SharedDraw {
  public:
@@ -173,7 +70,7 @@ void SharedDraw::combine(size_t row, const at::Tensor& all) {
   const RowTask& task = tasks_[row];
   SharedRow& shared = rows_[row];
   RowResult& result = results_[row];
-  const auto field = [&](int rank, Field name) {
+  const auto field = [&](int rank, RowField name) {
     return all.const_data_ptr<double>()[(rank * all.size(1) + static_cast<int64_t>(row)) * kFields + name];
   };
   double raw_most = kNeverDrawn;

@@ -2,6 +2,9 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include "zt/base/error.h"
 
 namespace zt::whole_tensors {
 
@@ -76,6 +79,40 @@ at::Tensor held_values(const Store& store, int param, const at::Tensor& values) 
   for_each_box(values, store.info(param).boxes(coord), held,
                [](const at::Tensor& part, at::Tensor elements) { elements.copy_(part); });
   return held;
+}
+
+namespace {
+
+// Returns this rank's part of a matrix that is packed as a whole.
+at::Tensor own_part(const ParamInfo& info, const Coord& coord, const at::Tensor& bytes) {
+  const PackedMatrix whole{info.pack, info.shape[0], info.shape[1], bytes};
+  std::vector<Share> rows;
+  Share columns{0, info.shape[1]};
+  for (const Box& box : info.boxes(coord)) {
+    rows.push_back({box.begin[0], box.end[0] - box.begin[0]});
+    columns = {box.begin[1], box.end[1] - box.begin[1]};
+    const bool has_other_columns = rows.size() > 1 && columns.count != info.shape[1];
+    if (has_other_columns)
+      misuse("'{}' is cut into several ranges of columns, so its packed bytes cannot be: set it by plain values", info.name);
+  }
+  if (rows.empty()) columns = {0, info.local_shape(coord)[1]};
+  return cut_packed(whole, rows, columns).bytes;
+}
+
+}  // namespace
+
+at::Tensor held_in_format(const Store& store, int param, const at::Tensor& all) {
+  const ParamInfo& info = store.info(param);
+  if (!info.is_packed()) return held_values(store, param, all);
+  if (all.scalar_type() == at::kByte) return own_part(info, store.place().coord, all.cpu());
+  const at::Tensor values = held_values(store, param, all);
+  const std::vector<int64_t> shape = info.local_shape(store.place().coord);
+  const at::Tensor bytes = at::zeros({packed_bytes(info.pack, shape[0], shape[1])}, at::kByte);
+  with_context([&] { return fmt::format("parameter '{}'", info.name); },
+               [&] {
+                 pack(values.cpu().view(shape), {info.pack, shape[0], shape[1], bytes});
+               });
+  return bytes;
 }
 
 }  // namespace zt::whole_tensors

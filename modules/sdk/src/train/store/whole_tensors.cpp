@@ -244,38 +244,6 @@ at::Tensor pass_buffer(const Store& store, const std::string& buffer, int param)
 
 namespace {
 
-// Returns this rank's part of a matrix that is packed as a whole.
-at::Tensor own_part(const ParamInfo& info, const Coord& coord, const at::Tensor& bytes) {
-  const PackedMatrix whole{info.pack, info.shape[0], info.shape[1], bytes};
-  std::vector<Share> rows;
-  Share columns{0, info.shape[1]};
-  for (const Box& box : info.boxes(coord)) {
-    rows.push_back({box.begin[0], box.end[0] - box.begin[0]});
-    columns = {box.begin[1], box.end[1] - box.begin[1]};
-    const bool has_other_columns = rows.size() > 1 && columns.count != info.shape[1];
-    if (has_other_columns)
-      misuse("'{}' is cut into several ranges of columns, so its packed bytes cannot be: set it by plain values", info.name);
-  }
-  if (rows.empty()) columns = {0, info.local_shape(coord)[1]};
-  return cut_packed(whole, rows, columns).bytes;
-}
-
-// Returns this rank's values of a parameter as its unit holds them: packed, if the parameter is. `values`: of the whole
-// parameter, or the bytes of the whole packed matrix.
-at::Tensor in_format(const Store& store, int param, const at::Tensor& all) {
-  const ParamInfo& info = store.info(param);
-  if (!info.is_packed()) return held_values(store, param, all);
-  if (all.scalar_type() == at::kByte) return own_part(info, store.place().coord, all.cpu());
-  const at::Tensor values = held_values(store, param, all);
-  const std::vector<int64_t> shape = info.local_shape(store.place().coord);
-  const at::Tensor bytes = at::zeros({packed_bytes(info.pack, shape[0], shape[1])}, at::kByte);
-  with_context([&] { return fmt::format("parameter '{}'", info.name); },
-               [&] {
-                 pack(values.cpu().view(shape), {info.pack, shape[0], shape[1], bytes});
-               });
-  return bytes;
-}
-
 // Returns the shape of the values that are given for a parameter: its own, or that of the bytes of the packed matrix.
 std::vector<int64_t> shape_given(const Store& store, int param, const Given& given) {
   const bool is_packed = !store.is_buffer(param) && store.info(param).is_packed();
@@ -295,7 +263,7 @@ void set_parameter(Store& store, int param, const Given& given) {
   }
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
-  const at::Tensor held = in_format(store, param, values);
+  const at::Tensor held = held_in_format(store, param, values);
   if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
   set_owned(store, param, "master", held);
   if (unit.has_own_master) set_owned(store, param, "shard", held);
