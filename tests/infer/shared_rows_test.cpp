@@ -40,7 +40,7 @@ void on_ranks(int ranks, int64_t vocabulary, const Body& body) {
         return all;
       };
       const Share own = share_of(vocabulary, ranks, rank);
-      body(rank, TokenShare{own.begin, own.count, vocabulary, rank, gather});
+      body(rank, TokenShare{own.begin, own.count, vocabulary, rank, "tp", gather});
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -6,7 +6,6 @@
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/gemm_choice.h"
-#include "zt/model/layer_extras.h"
 
 namespace zt {
 ZT_DEFINE_OBJECT(infer::Engine, "Engine")
@@ -26,7 +25,7 @@ Engine::Engine(EngineOptions options, const World& world)
   if (world.dry) return;
   store_ = make_store(options_, replica_, world);
   share_ = token_share(options_.trainer->program());
-  if (share_) store_->set_class_axis(extras_of(*options_.trainer->program().model()->positions().back().layer).class_axis());
+  if (share_) store_->set_class_axis(share_->axis);
   books_ = std::make_unique<CacheBooks>(store_->blocks(), options_.cache.block);
   if (!options_.tokenizer) return;
   bytes_of_ = [tokenizer = options_.tokenizer, ids = options_.tokenizer->vocab()](int32_t token) {
@@ -44,14 +43,15 @@ std::vector<Batch> Engine::describe_step() const {
   return widest_step(options_, trainer.program().micro_batches(Mode::generate));
 }
 
-void Engine::check(const Value& table, const std::string& path) const {
-  check_fits(parse_request(plain_request(table, path, options_.max_context), path), options_);
+Value Engine::checked(const Value& table, const std::string& path) const {
+  Value plain = plain_request(table, path, options_.max_context);
+  check_fits(parse_request(plain, path), options_);
+  return plain;
 }
 
 int64_t Engine::submit(const Value& table, const std::string& given_path) {
   const std::string path = given_path.empty() ? fmt::format("request {}", next_number_) : given_path;
-  const Value plain = plain_request(table, path, options_.max_context);
-  check_fits(parse_request(plain, path), options_);
+  const Value plain = checked(table, path);
   if (replica_.is_first()) commands_.push_back({plain, next_number_, path});
   return next_number_++;
 }

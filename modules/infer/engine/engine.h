@@ -51,7 +51,7 @@ class Engine {
   Engine(EngineOptions options, const World& world);
 
   // Throws Misuse, with `path`, for a request that can never be answered: a table as `parse_request` takes it. Not collective.
-  void check(const Value& request, const std::string& path) const;
+  void check(const Value& request, const std::string& path) const { checked(request, path); }
   // As Replica::agreed, for what is wrong with a request on some ranks only.
   std::string agreed(const std::string& mine) const { return replica_.agreed(mine); }
   // Adds a request. Returns its number. Throws as `check`. `path`: its name in messages; empty: "request NUMBER".
@@ -79,6 +79,7 @@ class Engine {
     int64_t number = 0;
     std::string path = {};
   };
+  Value checked(const Value& request, const std::string& path) const;
   void take_commands();
   void drop_old_keys();
   std::vector<AnswerPart> schedule_parts();

@@ -123,7 +123,7 @@ std::optional<TokenShare> token_share(const Program& program) {
       control->all_gather(all, mine).synchronize();
       return all;
     };
-    return TokenShare{own.begin, own.count, classes, coord[axis], gather};
+    return TokenShare{own.begin, own.count, classes, coord[axis], axis, gather};
   }
   return {};
 }

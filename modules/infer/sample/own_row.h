@@ -1,4 +1,4 @@
-// What one rank does for a row of logits that ranks share (shared_rows.h).
+// The work of one rank for a row of logits that ranks share (shared_rows.h).
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace zt::infer {
 
-// What a rank tells of a row at first.
+// The numbers that a rank sends first for each row.
 enum RowField : int64_t { kIsWrong, kRawMost, kRawSum, kMost, kSum, kBest, kBestRaw, kHasKnown, kKnown, kFields };
 constexpr int64_t kClasses = 64;     // of logits, the largest first: how many tokens each has, and the sum of their weights
 constexpr double kClassWidth = 0.5;  // of a class, in units of the temperature

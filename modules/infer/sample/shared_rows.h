@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,12 @@ struct TokenShare {
   int64_t first = 0, count = 0;  // of this rank
   int64_t vocabulary = 0;        // tokens of all ranks
   int rank = 0;
+  std::string axis = {};  // of the mesh, over whose ranks the vocabulary is cut
   // Returns a float64 tensor of equal shape of all ranks as [ranks, ...]. Collective over them.
   std::function<at::Tensor(const at::Tensor&)> gather;
 };
 
-// What is asked of a row of logits. All ranks ask the same.
+// The questions about a row of logits. All ranks ask the same.
 struct RowTask {
   std::span<const double> logits = {};       // of this rank's tokens
   const SamplingOptions* options = nullptr;  // null: nothing is drawn

@@ -37,7 +37,7 @@ TEST(Contents, HoldNoSpecialToken) {
   EXPECT_EQ(spelled_chat(document, "[]<s>[]"), "{<s>}");
 }
 
-// What a user writes beside a special token must not hide it.
+// A special token is recognized beside any text of users.
 TEST(Contents, DoNotHideTokensBesideThem) {
   const auto document =
       with_tokens({small_added(95, "<s>", true), small_added(96, "a<s>", true), small_added(97, "<s><x>", true)});

@@ -10,23 +10,8 @@ local temporary = require "support.temporary"
 
 local ranks = zt.world.size
 local requests = cases.requests(7)
+local tensor, wide, with = cases.tensor, cases.wide, cases.with
 local LLAMA = models.FOLDER .. "llama"
-
-local function tensor(rows) return zt.tensor(rows, {dtype = "int64"}) end
-
-local function with(base, more)
-  local all = {}
-  for _, from in ipairs{base, more} do
-    for key, value in pairs(from) do all[key] = value end
-  end
-  return all
-end
-
--- Returns a trainer of a model whose matrices can be packed.
-local function wide(precision)
-  local options = {layers = 2, hidden = 128, heads = 4, ffn = 256, vocab = cases.VOCAB, seq = cases.SEQ, seed = 5, std = 0.15}
-  return zt.trainer(zt.program(nn.gpt(options), {precision = precision or "fp32"}), {separate = true})
-end
 
 local function assert_same(got, expected) lu.assertEquals(cases.texts(got), cases.texts(expected)) end
 

@@ -3,27 +3,12 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 require "zt.gemm"
-local comm, nn, offload, zero = require "zt.comm", require "zt.nn", require "zt.offload", require "zt.zero"
+local comm, offload, zero = require "zt.comm", require "zt.offload", require "zt.zero"
 local cases = require "infer.engine_cases"
 local temporary = require "support.temporary"
 
 local requests = cases.requests(7)
-
-local function tensor(rows) return zt.tensor(rows, {dtype = "int64"}) end
-
-local function with(base, more)
-  local all = {}
-  for _, from in ipairs{base, more} do
-    for key, value in pairs(from) do all[key] = value end
-  end
-  return all
-end
-
--- Returns a trainer of a model whose matrices can be packed.
-local function wide(precision)
-  local options = {layers = 2, hidden = 128, heads = 4, ffn = 256, vocab = cases.VOCAB, seq = cases.SEQ, seed = 5, std = 0.15}
-  return zt.trainer(zt.program(nn.gpt(options), {precision = precision or "fp32"}), {separate = true})
-end
+local tensor, wide, with = cases.tensor, cases.wide, cases.with
 
 local function assert_same(got, expected) lu.assertEquals(cases.texts(got), cases.texts(expected)) end
 

@@ -6,6 +6,24 @@ local LLAMA3 = {type = "llama3", factor = 4, low_freq_factor = 1, high_freq_fact
 
 local cases = {VOCAB = 131, SEQ = 192}
 
+--- Returns a table with the entries of both; those of `more` win.
+function cases.with(base, more)
+  local all = {}
+  for _, from in ipairs{base, more} do
+    for key, value in pairs(from) do all[key] = value end
+  end
+  return all
+end
+
+--- Returns an int64 tensor of rows of tokens.
+function cases.tensor(rows) return zt.tensor(rows, {dtype = "int64"}) end
+
+--- Returns a trainer of a model whose matrices can be packed.
+function cases.wide(precision)
+  local options = {layers = 2, hidden = 128, heads = 4, ffn = 256, vocab = cases.VOCAB, seq = cases.SEQ, seed = 5, std = 0.15}
+  return zt.trainer(zt.program(nn.gpt(options), {precision = precision or "fp32"}), {separate = true})
+end
+
 --- Returns the tokens of a prompt.
 function cases.prompt(length, seed)
   local tokens = {}

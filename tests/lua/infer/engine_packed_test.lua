@@ -15,14 +15,7 @@ local FORMATS = {
   {format = "int4", group = 32, symmetric = true}, {format = "int4", group = 32, activations = "int8"}, {format = "nf4"},
 }
 local requests = cases.requests(7)
-
-local function with(base, more)
-  local all = {}
-  for _, from in ipairs{base, more} do
-    for key, value in pairs(from) do all[key] = value end
-  end
-  return all
-end
+local with = cases.with
 
 local function plain(more, precision)
   return zt.trainer(zt.program(nn.gpt(with(OPTIONS, more or {})), {precision = precision}), {separate = true})

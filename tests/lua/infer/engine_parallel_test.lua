@@ -8,15 +8,8 @@ local pipe, zero = require "zt.pipe", require "zt.zero"
 local cases = require "infer.engine_cases"
 
 local rank, ranks = zt.world.rank, zt.world.size
+local with = cases.with
 local requests = cases.requests(7)
-
-local function with(base, more)
-  local all = {}
-  for _, from in ipairs{base, more} do
-    for key, value in pairs(from) do all[key] = value end
-  end
-  return all
-end
 
 local function engine_of(program, more)
   return infer.engine(with({trainer = zt.trainer(program, {separate = true})}, more or {}))

@@ -12,7 +12,8 @@ namespace zt::data::huggingface {
 // intersections of sets, negated sets within sets, properties of blocks, and the rarer escapes.
 std::string translate_oniguruma(std::string_view pattern);
 
-// What \w is in Oniguruma: the content of a set of PCRE2. Outside of sets, Oniguruma adds a few characters of Latin-1.
+// Holds the characters of \w in Oniguruma, as the content of a set of PCRE2. Outside of sets, Oniguruma adds a few characters of
+// Latin-1.
 inline constexpr std::string_view kOnigurumaWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
 
 }  // namespace zt::data::huggingface

@@ -33,7 +33,7 @@ std::string message_of_pcre2(int code) {
   return reinterpret_cast<const char*>(text.data());
 }
 
-// What a thread needs to search. PCRE2 lets several threads share a pattern, but not this.
+// The memory with which a thread searches. PCRE2 lets several threads share a pattern, but not this memory.
 class RegexWorkspace {
  public:
   RegexWorkspace()

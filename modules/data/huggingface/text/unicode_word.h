@@ -1,4 +1,4 @@
-// What a word character is, as in the regular expressions of Rust (UTS 18).
+// Tells word characters, as the regular expressions of Rust do (UTS 18).
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What the parsers note about names: which a scope reads and assigns, and which filters and tests do not exist.
+// The notes of the parsers about names: which a scope reads and assigns, and which filters and tests do not exist.
 #pragma once
 
 #include "template/syntax/name_frames.h"
