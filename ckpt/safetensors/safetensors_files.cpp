@@ -33,6 +33,14 @@ std::string file_in(io::FileSystem& files, const std::string& folder) {
     if (entry.name.ends_with(kFileEnding) || entry.name.ends_with(kIndexEnding)) found.push_back(folder + "/" + entry.name);
   }
   if (found.size() == 1) return found[0];
+  if (found.empty()) {
+    const bool is_pickle = files.kind_of(folder + "/pytorch_model.bin") == io::EntryKind::file ||
+                           files.kind_of(folder + "/pytorch_model.bin.index.json") == io::EntryKind::file;
+    fault("'{}' holds no safetensors file{}", folder,
+          is_pickle
+              ? ", and pytorch_model.bin is not read: load the model in Python and write it by model.save_pretrained(folder)"
+              : ": give the folder or the path of one");
+  }
   fault("'{}' holds {} safetensors files or indices and none named 'model': give the path of one of them", folder, found.size());
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "zt/base/error.h"
+#include "zt/gemm/packed_stack.h"
 
 namespace zt::moe {
 
@@ -24,7 +25,8 @@ void ExpertContext::select(int64_t expert) {
   values_.clear();
   for (const Stack& stack : stacks_) {
     const at::Tensor& all = outer_.param(*stack.of_all);
-    values_.push_back(all.detach().select(0, expert).requires_grad_(all.requires_grad()));
+    const at::Tensor packed = packed_slice(all, expert);
+    values_.push_back(packed.defined() ? packed : all.detach().select(0, expert).requires_grad_(all.requires_grad()));
   }
 }
 

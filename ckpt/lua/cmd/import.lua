@@ -107,6 +107,9 @@ return function()
     },
   }
   check_target(o.to)
+  if core.exists(o.from .. "/packed.json") then
+    fail("'%s' holds packed matrices, of which a checkpoint has none: import the model that they were made from", o.from)
+  end
   local map = o.map and map_of(o.map)
   local config = not map and huggingface_folder.config(o.from) or nil
   local add, record

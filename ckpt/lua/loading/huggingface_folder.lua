@@ -1,5 +1,6 @@
 --- Reads a model in a folder as Hugging Face writes it: the options of moe.gpt and its parameters, one at a time.
 
+local bitsandbytes = require "zt.ckpt.loading.bitsandbytes"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
@@ -36,31 +37,65 @@ local function check_window(content, source, config)
     .. "number of tokens", config)
 end
 
--- An error for a model whose matrices are quantised, as by GPTQ or bitsandbytes.
-local function check_plain(content, config)
+-- Returns whether matrices are quantised by bitsandbytes. An error for another method, such as GPTQ.
+local function is_of_bitsandbytes(content, config)
   local quantised = content.quantization_config
-  if quantised == nil then return end
+  if quantised == nil then return false end
   local method = type(quantised) == "table" and quantised.quant_method or "an unknown method"
+  if method == "bitsandbytes" then
+    bitsandbytes.check(quantised, config)
+    return true
+  end
   fail("%s: the model is quantised by %s, which is not read here: take the model with plain weights, and pack it by ztoolkit "
     .. "quantise", config, tostring(method))
 end
 
+-- Returns the options of moe.gpt and the form of a model.
+local function options_of(content, config)
+  local plain = {}
+  for key, value in pairs(content) do plain[key] = value end
+  plain.quantization_config = nil
+  return huggingface.options(plain, config)
+end
+
+-- Returns the dtype of the first tensor that is none of a quantised matrix. list: of all tensors; shapes: those of plain ones.
+local function dtype_of(list, shapes, matrices)
+  for _, tensor in ipairs(list) do
+    if shapes[tensor.name] and not (matrices and matrices:has(tensor.name)) then return tensor.dtype end
+  end
+end
+
+--- Returns what config.json says by itself, as `open` does, without parameters: for plans of models that are not here.
+function huggingface_folder.described(path)
+  local config = huggingface_folder.config(path)
+  local content, source = json_file(config)
+  is_of_bitsandbytes(content, config)
+  check_window(content, source, config)
+  local options = options_of(content, config)
+  check_options(options, config)
+  return {options = options, token_ids = huggingface.token_ids(content), names = {},
+          dtype = content.dtype or content.torch_dtype or "float32"}
+end
+
 --- Opens the files at `path` and checks everything but the values. Returns {options = those of moe.gpt, token_ids =, names = of
 -- the parameters, dtype = of the first tensor}, with the functions `check_copies()`, which fails if tensors that are one differ,
--- and `read(place)`, which returns the parameter names[place].
-function huggingface_folder.open(path)
+-- and `read(place)`, which returns the parameter names[place]. Matrices that bitsandbytes has quantised are read as the numbers
+-- that they stand for; with keeps_packed, as bytes, if `weights`, the options of model:pack for the model, are there.
+function huggingface_folder.open(path, keeps_packed)
   local config, files, shapes = huggingface_folder.config(path), native.safetensors(path), {}
   local content, source = json_file(config)
-  check_plain(content, config)
+  local is_quantised = is_of_bitsandbytes(content, config)
   check_window(content, source, config)
-  local options, form = huggingface.options(content, config)
+  local options, form = options_of(content, config)
   local list = files:tensors()
   for _, tensor in ipairs(list) do shapes[tensor.name] = tensor.shape end
+  local matrices = is_quantised and bitsandbytes.open(files, shapes, form == "gpt2") or nil
   local map, copies = names.fit(form, options, shapes, config)
   check_options(options, config)
-  local opened = {options = options, token_ids = huggingface.token_ids(content), names = {}, dtype = list[1].dtype}
+  local opened = {options = options, token_ids = huggingface.token_ids(content), names = {},
+                  dtype = dtype_of(list, shapes, matrices), weights = keeps_packed and matrices and matrices:format(map) or nil}
   for place, entry in ipairs(map) do opened.names[place] = entry.name end
-  local function tensor_of(name) return files:read(name) end
+  local function tensor_of(name) return matrices and matrices:has(name) and matrices:values(name) or files:read(name) end
   function opened.check_copies()
     for copy, original in pairs(copies) do
       if not core.op "equal"(files:read(copy), files:read(original)) then
@@ -68,7 +103,11 @@ function huggingface_folder.open(path)
       end
     end
   end
-  function opened.read(place) return names.join(map[place], tensor_of) end
+  function opened.read(place)
+    local entry, weights = map[place], opened.weights
+    if weights and entry.is_packed then return matrices:bytes(entry, weights.nested) end
+    return names.join(entry, tensor_of)
+  end
   return opened
 end
 

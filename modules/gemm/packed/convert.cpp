@@ -10,7 +10,7 @@
 #include <mutex>
 #include <vector>
 
-#include "packed/nf4.h"
+#include "packed/nf4/nf4.h"
 #include "packed/panel_codes.h"
 #include "packed/quantize.h"
 #include "zt/base/error.h"

@@ -31,7 +31,7 @@ class RowCopy {
     for (int64_t unit = 0; unit < units; ++unit)
       std::memcpy(target_ + code(to_, to_row, unit), source_ + code(from_, from_row, first + unit), kRowBytes);
     const int64_t scales = (to_.group_bytes - to_.code_bytes) / kPanelRows;  // bytes of a row, in fields of `size`
-    const int64_t size = to_.spec.format == PackFormat::nf4 ? 1 : 2;
+    const int64_t size = to_.spec.format == PackFormat::nf4 ? scales : 2;
     for (int64_t g = 0; g < (scales > 0 ? to_.groups : 0); ++g) {
       for (int64_t field = 0; field < scales / size; ++field)
         std::memcpy(target_ + scale(to_, to_row, g, field, size),
@@ -61,29 +61,29 @@ void check_cut(const PackLayout& whole, std::span<const Share> rows, Share colum
   if (columns.begin % step != 0 || (columns.count % step != 0 && !is_end))
     misuse("columns {} to {} of a packed matrix cannot be cut out: they are no multiple of {}", columns.begin, columns.end(),
            step);
-  if (whole.spec.format != PackFormat::nf4) return;
+  if (!whole.is_nested()) return;
   for (const Share& range : rows) {
     const bool is_last = range.end() == whole.rows;
     if (columns.count != whole.columns || range.begin * whole.groups % kNf4Block != 0 ||
         (range.count * whole.groups % kNf4Block != 0 && !is_last))
       misuse(
           "a part of a matrix in nf4 has the same values only if it is made of whole blocks of {} groups, in which scales are "
-          "quantised: take int4, or do not cut the matrix over ranks",
+          "quantised: take int4, give nested = false, or do not cut the matrix over ranks",
           kNf4Block);
   }
 }
 
-// Copies the tables of nf4, with the scales of the blocks of the rows.
+// Copies the tables of nested nf4, with the blocks of the rows.
 void copy_tables(const PackLayout& from, const uint8_t* source, const PackLayout& to, uint8_t* target,
                  std::span<const Share> rows) {
-  constexpr int64_t kHead = (kNf4MapEntries + 1) * int64_t{sizeof(float)};
+  constexpr int64_t kHead = kNf4MapEntries * int64_t{sizeof(float)};
+  constexpr int64_t kBlock = sizeof(Nf4Block);
   std::memcpy(target + to.tables_offset(), source + from.tables_offset(), kHead);
   int64_t next = to.tables_offset() + kHead;
   for (const Share& range : rows) {
     const int64_t first = range.begin * from.groups / kNf4Block;
-    const int64_t bytes = (range.count * from.groups + kNf4Block - 1) / kNf4Block * int64_t{sizeof(float)};
-    std::memcpy(target + next, source + from.tables_offset() + kHead + first * int64_t{sizeof(float)},
-                static_cast<size_t>(bytes));
+    const int64_t bytes = (range.count * from.groups + kNf4Block - 1) / kNf4Block * kBlock;
+    std::memcpy(target + next, source + from.tables_offset() + kHead + first * kBlock, static_cast<size_t>(bytes));
     next += bytes;
   }
 }
@@ -104,7 +104,7 @@ PackedMatrix cut_matrix(const PackedMatrix& whole, std::span<const Share> rows, 
   for (const Share& range : rows) {
     for (int64_t row = range.begin; row < range.end(); ++row) copy.copy(row, next++);
   }
-  if (whole.spec.format == PackFormat::nf4) copy_tables(from, source, to, target, rows);
+  if (from.is_nested()) copy_tables(from, source, to, target, rows);
   return part;
 }
 

@@ -1,6 +1,6 @@
 #include "packed/layout.h"
 
-#include "packed/nf4.h"
+#include "packed/nf4/nf4.h"
 
 namespace zt::packed {
 
@@ -39,7 +39,7 @@ int64_t scale_bytes_of(const PackSpec& spec) {
     case PackFormat::int4:
       return kPanelRows * (spec.symmetric ? 2 : 4);
     case PackFormat::nf4:
-      return kPanelRows;
+      return kPanelRows * (spec.nested ? 1 : int64_t{sizeof(float)});
     default:
       return 0;
   }
@@ -62,9 +62,9 @@ PackLayout pack_layout(const PackSpec& spec, int64_t rows, int64_t columns) {
   layout.group_bytes = layout.code_bytes + scale_bytes;
   layout.panel_bytes = layout.padded_columns * column_bits / 8 + layout.groups * scale_bytes;
   layout.bytes = layout.panels * layout.panel_bytes;
-  if (spec.format == PackFormat::nf4) {
+  if (layout.is_nested()) {
     layout.nf4_blocks = (rows * layout.groups + kNf4Block - 1) / kNf4Block;
-    layout.bytes += (kNf4MapEntries + 1 + layout.nf4_blocks) * int64_t{sizeof(float)};
+    layout.bytes += kNf4MapEntries * int64_t{sizeof(float)} + layout.nf4_blocks * int64_t{sizeof(Nf4Block)};
   }
   return layout;
 }

@@ -13,6 +13,11 @@ constexpr int64_t kMostColumns = 128;    // of a group
 constexpr int64_t kNf4Block = 256;       // groups of nf4 that share a second scale
 constexpr int64_t kNf4MapEntries = 256;  // of the map of nf4's 8-bit scales
 
+// The second scale of nested nf4: the scale of a group is (number of the map) * scale + offset, rounded after each operation.
+struct Nf4Block {
+  float scale = 0, offset = 0;
+};
+
 // How the number of a row and column is stored.
 enum class StoredCode : uint8_t {
   fp32,
@@ -32,15 +37,16 @@ struct PackLayout {
   int64_t code_bytes = 0;      // of a whole group of a panel, without its scales
   int64_t group_bytes = 0;     // of a whole group of a panel
   int64_t panel_bytes = 0;
-  int64_t nf4_blocks = 0;  // groups of the matrix / 256, rounded up
+  int64_t nf4_blocks = 0;  // of nested nf4: groups of the matrix / 256, rounded up
   int64_t bytes = 0;
 
   // Returns the stored columns of group g.
   int64_t columns_of(int64_t g) const { return g + 1 < groups ? group : padded_columns - g * group; }
   int64_t panel_offset(int64_t panel) const { return panel * panel_bytes; }
   int64_t group_offset(int64_t panel, int64_t g) const { return panel_offset(panel) + g * group_bytes; }
-  // The offset of nf4's tables: the map (256 fp32), the offset (fp32) and the scale of each block (fp32).
+  // The offset of the tables of nested nf4: the map (256 fp32), and the Nf4Block of each block.
   int64_t tables_offset() const { return panels * panel_bytes; }
+  bool is_nested() const { return spec.format == PackFormat::nf4 && spec.nested; }
   bool has_minima() const { return spec.format == PackFormat::int4 && !spec.symmetric; }
   // Returns the number that the unsigned form of a code exceeds it by.
   int zero_point() const { return code == StoredCode::int8 ? 128 : has_minima() ? 0 : 8; }

@@ -4,6 +4,7 @@
 
 #include "packed/convert.h"
 #include "packed/cut.h"
+#include "packed/nf4/import_nf4.h"
 #include "packed/panel_kernels.h"
 #include "packed/product.h"
 #include "zt/base/error.h"
@@ -28,6 +29,10 @@ class PanelGemmKernels final : public PackedKernels {
   PackedMatrix cut(const PackedMatrix& whole, std::span<const Share> rows, Share columns) const override {
     return packed::cut_matrix(whole, rows, columns);
   }
+  bool can_join_nf4(std::span<const int64_t> rows, int64_t columns, bool is_nested) const override {
+    return packed::can_join_nf4(rows, columns, is_nested);
+  }
+  void import_nf4(std::span<const Nf4Tensors> parts, const PackedMatrix& into) const override { packed::import_nf4(parts, into); }
   void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) const override {
     packed::multiply(kernels_, x, w, out, activations);
   }

@@ -60,22 +60,27 @@ struct PanelLanes512 {
   // The index is in the lowest 4 bits of a word.
   ZT_LANES Floats look_up(Table table, Words index) { return (Floats)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)index, table); }
 
-  // The scales of 16 rows of nf4: map[code] * block + offset. Most groups have the blocks of the group before.
+  // The scales of 16 rows of nested nf4: map[code] * scale + offset. Most groups have the blocks of the group before.
   class Nf4Scales {
    public:
     // `map`: nf4's tables. `group`: the number of the first row's group. The next row has that number plus `groups`.
     ZT_LANES_MEMBER Floats read(const uint8_t* codes, const float* map, int64_t group, int64_t groups, int64_t blocks) {
-      const float* const offset = map + kNf4MapEntries;
+      const auto* const table = reinterpret_cast<const Nf4Block*>(map + kNf4MapEntries);
       SignedLanes512 numbers = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
       numbers = (static_cast<int32_t>(group) + numbers * static_cast<int32_t>(groups)) >> 8;
       if (_mm512_cmpneq_epi32_mask((__m512i)numbers, (__m512i)blocks_) != 0) {
         blocks_ = numbers;
-        alignas(64) float of[kPanelRows];
-        for (int64_t i = 0; i < kPanelRows; ++i) of[i] = offset[1 + std::min<int64_t>(numbers[i], blocks - 1)];
-        scales_ = load_floats(of);
+        alignas(64) float scales[kPanelRows], offsets[kPanelRows];
+        for (int64_t i = 0; i < kPanelRows; ++i) {
+          const Nf4Block& block = table[std::min<int64_t>(numbers[i], blocks - 1)];
+          scales[i] = block.scale;
+          offsets[i] = block.offset;
+        }
+        scales_ = load_floats(scales);
+        offsets_ = load_floats(offsets);
       }
       const __m512i index = _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-      return (Floats)look_up_map(map, index) * scales_ + *offset;
+      return (Floats)look_up_map(map, index) * scales_ + offsets_;
     }
 
    private:
@@ -95,7 +100,7 @@ struct PanelLanes512 {
     }
 
     SignedLanes512 blocks_ = SignedLanes512{} - 1;
-    Floats scales_;
+    Floats scales_, offsets_;
   };
 
   // These instructions belong to extensions that this function is not compiled for, so that it serves all processors with

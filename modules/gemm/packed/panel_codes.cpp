@@ -43,6 +43,14 @@ void write_numbers(const PackLayout& layout, uint8_t* bytes, int64_t row, const 
   }
 }
 
+void write_scale_code(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, int code) {
+  codes_of(layout, bytes, row, g)[layout.code_bytes + row % kPanelRows] = static_cast<uint8_t>(code);
+}
+
+void write_nf4_scale(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, float scale) {
+  std::memcpy(codes_of(layout, bytes, row, g) + layout.code_bytes + row % kPanelRows * 4, &scale, 4);
+}
+
 void write_scale(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, float scale, float minimum) {
   uint8_t* const to = codes_of(layout, bytes, row, g) + layout.code_bytes + row % kPanelRows * 2;
   const auto half = static_cast<c10::Half>(scale), least = static_cast<c10::Half>(minimum);

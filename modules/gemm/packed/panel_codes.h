@@ -15,7 +15,10 @@ void write_nibbles(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_
 // Writes the numbers of a row of `panels`: layout.columns of them.
 void write_numbers(const PackLayout& layout, uint8_t* bytes, int64_t row, const float* numbers);
 
-// Writes the scale of a group of a row as fp16, and the minimum, if the layout has minima.
+// Write the scale of a group of a row: of nested nf4 an index into the map, of other nf4 fp32, else fp16, with the minimum, if
+// the layout has minima.
+void write_scale_code(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, int code);
+void write_nf4_scale(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, float scale);
 void write_scale(const PackLayout& layout, uint8_t* bytes, int64_t row, int64_t g, float scale, float minimum);
 
 }  // namespace zt::packed

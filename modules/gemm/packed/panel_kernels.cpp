@@ -1,5 +1,6 @@
 #include "packed/panel_kernels.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -17,15 +18,17 @@ void read_halves(const uint8_t* from, float* to) {
   }
 }
 
-// The scale of a group is (number of the map) * (scale of its block) + offset, rounded after each operation as bitsandbytes does.
-void read_nf4_scales(const PackLayout& layout, const uint8_t* bytes, int64_t panel, int64_t g, float* scales) {
+// As bitsandbytes computes them.
+void read_nested_scales(const PackLayout& layout, const uint8_t* bytes, int64_t panel, int64_t g, float* scales) {
   const uint8_t* const codes = bytes + layout.group_offset(panel, g) + layout.code_bytes;
   const auto* const map = reinterpret_cast<const float*>(bytes + layout.tables_offset());
-  const float *const offset = map + kNf4MapEntries, *const blocks = offset + 1;
+  const auto* const blocks = reinterpret_cast<const Nf4Block*>(map + kNf4MapEntries);
   int64_t group = panel * kPanelRows * layout.groups + g;
   const int64_t last = layout.rows * layout.groups - 1;
-  for (int64_t i = 0; i < kPanelRows; ++i, group += layout.groups)
-    scales[i] = group > last ? 0 : map[codes[i]] * blocks[group / kNf4Block] + *offset;
+  for (int64_t i = 0; i < kPanelRows; ++i, group += layout.groups) {
+    const Nf4Block& block = blocks[std::min(group, last) / kNf4Block];
+    scales[i] = group > last ? 0 : map[codes[i]] * block.scale + block.offset;
+  }
 }
 
 }  // namespace
@@ -47,7 +50,9 @@ void read_scales(const PackLayout& layout, const uint8_t* bytes, int64_t panel, 
       if (layout.has_minima() && minima) read_halves(from + 2 * kPanelRows, minima);
       return;
     case PackFormat::nf4:
-      return read_nf4_scales(layout, bytes, panel, g, scales);
+      if (layout.is_nested()) return read_nested_scales(layout, bytes, panel, g, scales);
+      std::memcpy(scales, from, kPanelRows * sizeof(float));
+      return;
     default:
       for (int64_t i = 0; i < kPanelRows; ++i) scales[i] = 1;
   }

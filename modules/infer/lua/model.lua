@@ -67,15 +67,22 @@ local function ends_of(config, vocab)
   return ends
 end
 
+-- Returns the files of a Hugging Face folder. A plan needs its config.json only.
+local function files_of(path)
+  if core.world.dry and not pcall(ckpt.safetensors, path) then return huggingface_folder.described(path) end
+  return huggingface_folder.open(path, true)
+end
+
 -- Returns the tensors of a Hugging Face folder, and what belongs to them.
 local function of_huggingface(path)
-  local folder, files = huggingface_folder.of(path), huggingface_folder.open(path)
+  local folder, files = huggingface_folder.of(path), files_of(path)
   local generation = folder .. "/generation_config.json"
   local ends = core.exists(generation) and ends_of((json_file(generation)), files.options.vocab) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = #ends > 0 and ends or ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(folder),
     names = files.names, read = files.read, check = files.check_copies,
+    weights = files.weights, stays_tied = files.weights ~= nil,
   }
 end
 
@@ -83,7 +90,8 @@ end
 local function of_checkpoint(path)
   local folder = incomplete.find(path)
   if not folder then
-    fail("there is no model in '%s': give the folder of a run, of a checkpoint, or of a model as Hugging Face writes it", path)
+    fail("there is no model in '%s': give the folder of a run that has saved a checkpoint, of a checkpoint, or of a model as "
+      .. "Hugging Face writes it", path)
   end
   local checkpoint = ckpt.open(folder)
   local content = checkpoint:describe()
@@ -113,8 +121,9 @@ end
 
 --- Opens a folder. Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
 -- chat = {source =, name =, variables = that the template reads} or nil, files = {name = content} of the tokenizer, weights = the
--- options of model:pack if matrices are packed, names = of its parameters}, with the functions `read(place, name)`, which returns
--- a parameter, and `load(trainer, is_packed)`, which is collective: whether some parameters of the trainer are packed.
+-- options of model:pack if matrices are packed, stays_tied = whether the head of a tied model is then no matrix of its own,
+-- names = of its parameters}, with the functions `read(place, name)`, which returns a parameter, and `load(trainer, is_packed)`,
+-- which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
   if path:find "%.gguf$" then
     fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)

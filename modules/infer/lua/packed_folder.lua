@@ -4,6 +4,7 @@
 local ckpt = require "zt.ckpt"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local fs = require "zt.fs"
 local json_file = require "zt.ckpt.cmd.json_file"
 local moe = require "zt.moe"
 local parameters = require "zt.infer.parameters"
@@ -11,7 +12,7 @@ local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local packed_folder = {}
 
-local DESCRIPTION, VERSION = "packed.json", 1
+local DESCRIPTION, VERSION = "packed.json", 2
 local LARGEST_FILE = 5e9
 local DTYPES = {fp32 = "float32", bf16 = "bfloat16", fp16 = "float16", fp64 = "float64"}
 
@@ -22,10 +23,10 @@ local function copy(from)
 end
 
 --- Returns a model with matrices in the format `weights`, the options of model:pack, and the options that it is made from: a tied
--- head becomes a matrix of its own.
-function packed_folder.model_of(options, weights)
+-- head becomes a matrix of its own, unless it stays tied.
+function packed_folder.model_of(options, weights, stays_tied)
   local model = moe.gpt(options)
-  if parameters.is_tied(model) then
+  if parameters.is_tied(model) and not stays_tied then
     options = copy(options)
     options.tied = false
     model = moe.gpt(options)
@@ -42,6 +43,7 @@ local function format_of(parameter, weights)
   else
     format.group = weights.group
     if format.format == "int4" then format.symmetric = weights.symmetric end
+    if format.format == "nf4" then format.nested = weights.nested end
   end
   return format
 end
@@ -57,11 +59,27 @@ local function reader_of(opened)
   end
 end
 
+-- An error unless a packed model can be written to a folder: one that is new, empty or, with overwrite, has a packed model.
+local function check_target(path, overwrite)
+  if path:find "%.safetensors$" then fail("'%s' is the name of a file: give a folder, in which to write the files", path) end
+  if not core.exists(path) or #fs.list(path) == 0 then return end
+  if not core.exists(path .. "/" .. DESCRIPTION) then
+    fail("'%s' holds other files than those of a packed model, which could be lost: give a new folder", path)
+  end
+  if not overwrite then fail("'%s' holds a packed model already: give another folder, or --overwrite", path) end
+end
+
+-- Returns the packed bytes of a parameter, or the numbers of a plain one.
+local function written(name, values, format, dtype)
+  if not format then return values:to(DTYPES[dtype]) end
+  local is_packed, bytes = pcall(core.pack, values, format)
+  if not is_packed then fail("'%s' cannot be packed: %s", name, (tostring(bytes):gsub("^%S+:%d+: ", ""))) end
+  return bytes
+end
+
 --- Writes an opened model (model.lua) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
 function packed_folder.write(opened, path, weights, overwrite)
-  if core.exists(path .. "/" .. DESCRIPTION) and not overwrite then
-    fail("'%s' holds a packed model already: give another folder, or --overwrite", path)
-  end
+  check_target(path, overwrite)
   core.mkdir_p(path)
   local model, options = packed_folder.model_of(opened.options, weights)
   local list, formats, report, read = {}, {}, {}, reader_of(opened)
@@ -73,10 +91,7 @@ function packed_folder.write(opened, path, weights, overwrite)
                        dtype = is_packed and "uint8" or DTYPES[opened.dtype]}
     report[#report + 1] = {name = parameter.name, format = parameter.format, numel = parameter.numel, bytes = bytes}
   end
-  local function provide(name)
-    local values = read(name)
-    return formats[name] and core.pack(values, formats[name]) or values:to(DTYPES[opened.dtype])
-  end
+  local function provide(name) return written(name, read(name), formats[name], opened.dtype) end
   ckpt.write_safetensors(path, list, LARGEST_FILE, provide, nil, overwrite)
   for name, content in pairs(opened.files or {}) do core.write_file(path .. "/" .. name, content) end
   core.write_file(path .. "/" .. DESCRIPTION, core.json.encode{

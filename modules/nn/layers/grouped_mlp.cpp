@@ -5,7 +5,7 @@
 #include "layers.h"
 #include "parts/function.h"
 #include "zt/base/options.h"
-#include "zt/gemm/gemm.h"
+#include "zt/gemm/packed_stack.h"
 
 namespace zt::nn {
 
@@ -17,7 +17,11 @@ struct RowGroup {
 
   at::Tensor rows_of(const at::Tensor& x) const { return x.narrow(0, first, count); }
   // Returns the group's slice of a parameter, or an undefined tensor if there is no parameter.
-  at::Tensor slice_of(const at::Tensor& param) const { return param.defined() ? param.select(0, group) : param; }
+  at::Tensor slice_of(const at::Tensor& param) const {
+    if (!param.defined()) return param;
+    const at::Tensor packed = packed_slice(param, group);
+    return packed.defined() ? packed : param.select(0, group);
+  }
 };
 
 // Returns all groups, in order. Meta tensors have no values, so all their rows are in the first group: neither shapes nor the
@@ -143,7 +147,7 @@ struct GroupedMlpFunction : torch::autograd::Function<GroupedMlpFunction> {
     const at::Tensor dx = at::empty_like(rows);
     for (const RowGroup& group : state.groups) {
       const at::Tensor& dpre = dpres[static_cast<size_t>(group.group)];
-      gemm(GemmKind::input_gradient, dpre, group.slice_of(state.up.weight), group.rows_of(dx));
+      write_affine_input_gradient(group.rows_of(dx), dpre, group.slice_of(state.up.weight));
     }
     return dx;
   }
@@ -154,6 +158,7 @@ Affine make_group_affine(const std::string& prefix, const GroupedMlpOptions& opt
   const int64_t groups = options.groups;
   Affine affine;
   affine.weight = make_param(prefix + "weight", {groups, out, in}, init_normal(0, std), true, {"group", "out", "in"});
+  if (!options.grouped_gemm.value_or(false)) affine.weight->packing = Packing::any;
   if (options.bias) affine.bias = make_param(prefix + "bias", {groups, out}, init_zeros(), false, {"group", "out"});
   if (!options.axis) return affine;
   const AxisPlacement sharded{.axis = *options.axis, .placement = Placement::sharded, .dim = 0, .parts = options.parts};
@@ -218,7 +223,7 @@ bool GroupedMlp::are_multiples_of(int64_t multiple) const {
 
 bool GroupedMlp::uses_grouped_gemm(const at::Tensor& rows) const {
   if (grouped_gemm_.value_or(false)) check_grouped_gemm(rows);
-  if (rows.is_meta() || rows.size(0) == 0) return false;
+  if (rows.is_meta() || rows.size(0) == 0 || up_.weight->pack.format != PackFormat::plain) return false;
   const bool serves = rows.is_cuda() && rows.scalar_type() == at::kBFloat16 && !up_.bias && are_multiples_of(8);
   return grouped_gemm_.value_or(serves);
 }

@@ -15,7 +15,8 @@ struct GroupedMlpOptions : MlpOptions {
   std::optional<std::string> axis;  // mesh axis whose ranks hold `groups` / `parts` consecutive MLPs each
   int parts = 1;                    // ranks of that axis
   // Multiply the rows of all groups by one call of at::_grouped_mm. By default in bfloat16 on CUDA, where it is one kernel, if
-  // there are no biases and the widths are multiples of 8, as that kernel requires.
+  // there are no biases, the matrices are not packed and the widths are multiples of 8, as that kernel requires. If it is true,
+  // the matrices cannot be packed.
   std::optional<bool> grouped_gemm;
 };
 

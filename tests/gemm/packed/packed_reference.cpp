@@ -193,9 +193,9 @@ void UnpackedCodes::read_int4(const PackedMatrix& matrix) {
 
 void UnpackedCodes::read_nf4(const PackedMatrix& matrix) {
   const auto* const bytes = matrix.bytes.const_data_ptr<uint8_t>();
-  const int64_t code_bytes = group * kRowsOfPanel / 2, group_bytes = code_bytes + kRowsOfPanel;
+  const bool is_nested = matrix.spec.nested;
+  const int64_t code_bytes = group * kRowsOfPanel / 2, group_bytes = code_bytes + kRowsOfPanel * (is_nested ? 1 : 4);
   const uint8_t* const map = bytes + (rows + kRowsOfPanel - 1) / kRowsOfPanel * groups * group_bytes;
-  const auto offset = number_at<float>(map + 256 * 4);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t g = 0; g < groups; ++g) {
       const uint8_t* const from = bytes + (row / kRowsOfPanel * groups + g) * group_bytes;
@@ -204,9 +204,13 @@ void UnpackedCodes::read_nf4(const PackedMatrix& matrix) {
         codes[static_cast<size_t>(row * columns + g * group + i)] =
             kNormalFloat4[static_cast<size_t>(nibble_at(from, in_panel, i))];
       }
+      if (!is_nested) {
+        scales[static_cast<size_t>(number)] = number_at<float>(from + code_bytes + in_panel * 4);
+        continue;
+      }
       const auto factor = number_at<float>(map + from[code_bytes + in_panel] * 4);
-      const auto block = number_at<float>(map + (257 + number / 256) * 4);
-      scales[static_cast<size_t>(number)] = factor * block + offset;
+      const uint8_t* const block = map + (256 + number / 256 * 2) * 4;
+      scales[static_cast<size_t>(number)] = factor * number_at<float>(block) + number_at<float>(block + 4);
     }
   }
 }
@@ -279,7 +283,8 @@ PackedMatrix packed_from(const PackedKernels& kernels, const PackSpec& spec, con
 std::vector<PackSpec> all_pack_specs() {
   std::vector<PackSpec> specs{{PackFormat::panels, 64, false, at::kFloat},
                               {PackFormat::panels, 64, false, at::kBFloat16},
-                              {PackFormat::nf4, 64, false, at::kBFloat16}};
+                              {PackFormat::nf4, 64, false, at::kBFloat16},
+                              {PackFormat::nf4, 64, false, at::kBFloat16, Activations::floating, false}};
   for (const int64_t group : {32, 64, 128}) {
     specs.push_back({PackFormat::int8, group, false, at::kBFloat16});
     specs.push_back({PackFormat::int4, group, false, at::kBFloat16});
@@ -290,8 +295,8 @@ std::vector<PackSpec> all_pack_specs() {
 
 std::string describe_spec(const PackSpec& spec) {
   static constexpr std::array kNames{"plain", "panels", "int8", "int4", "nf4"};
-  return fmt::format("{}, group {}{}, {}", kNames[static_cast<size_t>(spec.format)], spec.group,
-                     spec.symmetric ? ", symmetric" : "", c10::toString(spec.dtype));
+  return fmt::format("{}, group {}{}{}, {}", kNames[static_cast<size_t>(spec.format)], spec.group,
+                     spec.symmetric ? ", symmetric" : "", spec.nested ? "" : ", not nested", c10::toString(spec.dtype));
 }
 
 }  // namespace zt::test

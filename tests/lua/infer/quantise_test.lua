@@ -81,7 +81,7 @@ function TestQuantise:test_pack_and_unpack()
   end
   lu.assertErrorMsgContains("no multiple of the group", zt.pack, zt.randn{4, 40}, {format = "int8", group = 32})
   lu.assertErrorMsgContains("zt.pack takes a matrix", zt.pack, zt.randn{4}, {format = "int8"})
-  lu.assertErrorMsgContains("a packed matrix of 4 x 64 has", zt.unpack, zt.zeros({3}, {dtype = "uint8"}),
+  lu.assertErrorMsgContains("packed matrices of shape [4, 64] have", zt.unpack, zt.zeros({3}, {dtype = "uint8"}),
                             {format = "int8", rows = 4, columns = 64})
 end
 

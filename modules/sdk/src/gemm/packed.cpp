@@ -1,13 +1,14 @@
 #include "zt/gemm/packed.h"
 
-#include <ATen/OpaqueTensorImpl.h>
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/base/words.h"
 #include "zt/gemm/flop_watch.h"
+#include "zt/gemm/nf4.h"
 
 namespace zt {
 
@@ -40,6 +41,7 @@ void check_spec(const PackSpec& spec, int64_t rows, int64_t columns) {
   if (spec.group != 32 && spec.group != 64 && spec.group != 128)
     misuse("groups of {} columns cannot be packed: give group = 32, 64 or 128", spec.group);
   if (spec.format == PackFormat::nf4 && spec.group != 64) misuse("nf4 has groups of 64 columns, not of {}", spec.group);
+  if (!spec.nested && spec.format != PackFormat::nf4) misuse("{} has no nested scales: leave nested out", word_of(spec.format));
   if (spec.symmetric && spec.format == PackFormat::nf4) misuse("nf4 has one code book: symmetric does not apply");
   if (columns % spec.group == 0) return;
   misuse("{} columns are no multiple of the group of {}: give a smaller group, or keep this matrix plain", columns, spec.group);
@@ -86,26 +88,6 @@ bool is_done(const at::Tensor& in, const PackedMatrix& w, const at::Tensor& out)
 
 }  // namespace
 
-namespace {
-
-using PackedImpl = at::OpaqueTensorImpl<std::shared_ptr<const PackedMatrix>>;
-
-}  // namespace
-
-at::Tensor packed_tensor(PackedMatrix matrix, at::ScalarType dtype) {
-  const at::Device device = matrix.bytes.device();
-  const std::vector<int64_t> sizes{matrix.rows, matrix.columns};
-  const auto keys = c10::DispatchKeySet(device.is_meta() ? c10::DispatchKey::Meta : c10::DispatchKey::CPU);
-  return at::detail::make_tensor<PackedImpl>(keys, c10::scalarTypeToTypeMeta(dtype), device,
-                                             std::make_shared<const PackedMatrix>(std::move(matrix)), sizes);
-}
-
-const PackedMatrix* packed_matrix(const at::Tensor& tensor) {
-  if (!tensor.defined()) return nullptr;
-  auto* const impl = dynamic_cast<PackedImpl*>(tensor.unsafeGetTensorImpl());
-  return impl ? impl->opaque_handle().get() : nullptr;
-}
-
 void register_packed_kernels(std::shared_ptr<const PackedKernels> kernels) {
   if (registered_kernels()) misuse("kernels of packed matrices are registered already");
   registered_kernels() = std::move(kernels);
@@ -145,6 +127,15 @@ void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& o
   if (activations == Activations::int8 && w.spec.format != PackFormat::int8 && w.spec.format != PackFormat::int4)
     misuse("activations of 8 bits are multiplied by int8 and int4 only");
   if (!is_done(x, w, out)) packed_kernels().multiply(x, w, out, activations);
+}
+
+bool can_join_nf4(std::span<const int64_t> rows, int64_t columns, bool is_nested) {
+  return packed_kernels().can_join_nf4(rows, columns, is_nested);
+}
+
+void import_nf4(std::span<const Nf4Tensors> parts, const PackedMatrix& into) {
+  check_matrix(into);
+  packed_kernels().import_nf4(parts, into);
 }
 
 void packed_gemm_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) {

@@ -72,15 +72,15 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
 
 namespace {
 
-// Throws Misuse unless the columns of a matrix, and those of each rank's part, are whole groups.
+// Throws Misuse unless the columns of a matrix, and those of each rank's part, are whole groups. Also for a stack of matrices.
 void check_groups(const Param& param, const PackSpec& spec) {
-  const int64_t columns = param.shape[1];
+  const int64_t columns = param.shape.back();
   const auto advice = [&] { return fmt::format("give a smaller group, or name '{}' in keep", param.name); };
   if (spec.format == PackFormat::panels) return;
   if (columns % spec.group != 0)
     misuse("'{}' has {} columns, no multiple of the group of {}: {}", param.name, columns, spec.group, advice());
   for (const AxisPlacement& on : param.placements) {
-    if (on.placement != Placement::sharded || on.dim != 1) continue;
+    if (on.placement != Placement::sharded || on.dim + 1 != static_cast<int>(param.shape.size())) continue;
     for (int part = 0; part < on.parts; ++part) {
       int64_t first = 0;
       for (const CutGroup& group : on.groups.empty() ? std::vector<CutGroup>{{columns, 1}} : on.groups) {
@@ -109,10 +109,13 @@ std::vector<std::string> Model::pack(const PackSpec& spec, const std::vector<std
   std::vector<std::pair<Param*, PackSpec>> chosen;
   for (const auto& param : params_) {
     const bool is_kept = std::ranges::any_of(kept, [&](const Regex& pattern) { return pattern.is_found_in(param->name); });
-    if (is_kept || param->packing == Packing::none || param->shape.size() != 2) continue;
+    if (is_kept || param->packing == Packing::none) continue;
     PackSpec of_param = spec;
     const bool has_4_bits = spec.format == PackFormat::int4 || spec.format == PackFormat::nf4;
-    if (has_4_bits && param->packing == Packing::up_to_int8) of_param.format = PackFormat::int8;
+    if (has_4_bits && param->packing == Packing::up_to_int8) {
+      of_param.format = PackFormat::int8;
+      of_param.nested = true;
+    }
     check_groups(*param, of_param);
     chosen.emplace_back(param.get(), of_param);
   }

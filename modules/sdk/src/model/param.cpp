@@ -8,6 +8,7 @@
 
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
+#include "zt/gemm/packed_stack.h"
 #include "zt/random/rng.h"
 
 namespace zt {
@@ -156,7 +157,7 @@ std::vector<Box> boxes_of(const std::vector<int64_t>& shape, const std::vector<A
 int64_t flat_numel_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const PackSpec& pack,
                       const Coord& coord) {
   const std::vector<int64_t> local = local_shape_of(shape, placements, coord);
-  return pack.format == PackFormat::plain ? c10::multiply_integers(local) : packed_bytes(pack, local.at(0), local.at(1));
+  return pack.format == PackFormat::plain ? c10::multiply_integers(local) : packed_bytes(pack, local);
 }
 
 std::vector<int64_t> local_shape_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements,

@@ -14,7 +14,7 @@ namespace zt {
 
 namespace {
 
-int64_t bytes_of(const RankPlan& plan) {
+int64_t bytes_of_plan(const RankPlan& plan) {
   int64_t bytes = 0;
   for (const auto& [kind, held] : plan.held) bytes += held;
   return bytes;
@@ -106,7 +106,7 @@ std::string memory_advice(const Plan& plan, Lacking what) {
 }
 
 void check_memory(const Plan& plan) {
-  const Here here = gather_here(plan, plan.main().is_on_device ? plan.rank_units().host_bytes() : bytes_of(plan.rank()));
+  const Here here = gather_here(plan, plan.main().is_on_device ? plan.rank_units().host_bytes() : bytes_of_plan(plan.rank()));
   const MachineMemory memory = machine_memory();
   const auto need = [&] {
     return fmt::format("the buffers of {} on this machine need {}",

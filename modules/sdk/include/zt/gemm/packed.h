@@ -43,6 +43,7 @@ struct PackSpec {
   bool symmetric = false;                // int4 without minima
   at::ScalarType dtype = at::kBFloat16;  // of the numbers of `panels`: fp32 or bf16. Else not read
   Activations activations = Activations::floating;  // of GEMMs by packed_tensor; no part of the bytes
+  bool nested = true;                               // nf4: scales are quantised again. Else not read
   bool operator==(const PackSpec&) const = default;
 };
 
@@ -54,6 +55,8 @@ struct PackedMatrix {
   at::Tensor bytes;
 };
 
+struct Nf4Tensors;
+
 // The kernels of packed matrices. Must be thread-safe. The functions below check arguments before they call them.
 class PackedKernels {
  public:
@@ -62,6 +65,8 @@ class PackedKernels {
   virtual void pack(const at::Tensor& weight, const PackedMatrix& into) const = 0;
   virtual at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype) const = 0;
   virtual PackedMatrix cut(const PackedMatrix& whole, std::span<const Share> rows, Share columns) const = 0;
+  virtual bool can_join_nf4(std::span<const int64_t> rows, int64_t columns, bool is_nested) const = 0;
+  virtual void import_nf4(std::span<const Nf4Tensors> parts, const PackedMatrix& into) const = 0;
   virtual void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) const = 0;
   virtual void multiply_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) const = 0;
 };
@@ -72,13 +77,13 @@ void register_packed_kernels(std::shared_ptr<const PackedKernels> kernels);
 // (nf4: not 64), or the spec is plain.
 int64_t packed_bytes(const PackSpec& spec, int64_t rows, int64_t columns);
 // Packs `weight` [into.rows, into.columns] (fp32, fp64, bf16 or fp16, row-major) into `into.bytes`. Each row is quantised by
-// itself (nf4: each run of 256 groups). Throws Misuse if sizes do not fit, and Fault if an element is not finite.
+// itself (nested nf4: each run of 256 groups). Throws Misuse if sizes do not fit, and Fault if an element is not finite.
 void pack(const at::Tensor& weight, const PackedMatrix& into);
 // Returns the matrix [rows, columns] that the packed one stands for, rounded once from fp32.
 at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype);
 
 // Returns the packed matrix of ranges of rows, one after the other, and of a range of columns, with the same values. Throws
-// Misuse if there is none: if the columns are no whole groups, or for nf4 if the rows are no whole blocks of 256 groups.
+// Misuse if there is none: if the columns are no whole groups, or for nested nf4 if the rows are no whole blocks of 256 groups.
 PackedMatrix cut_packed(const PackedMatrix& whole, std::span<const Share> rows, Share columns);
 
 // Computes out [m, rows] = x [m, columns] W^T. x and out are row-major, and of the same dtype (fp32, bf16 or fp16) or out is

@@ -64,9 +64,8 @@ std::vector<Box> boxes_of(const std::vector<int64_t>& shape, const std::vector<A
 std::vector<int64_t> local_shape_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements,
                                     const Coord& coord);
 
-constexpr int64_t kPackAlign = 64;  // bytes; packed parameters begin at multiples in their unit
-
 // Returns the elements of a unit's flat layout that such a parameter takes on the rank: elements, or bytes if it is packed.
+// Packed parameters begin at multiples of kPackAlign in their unit.
 int64_t flat_numel_of(const std::vector<int64_t>& shape, const std::vector<AxisPlacement>& placements, const PackSpec& pack,
                       const Coord& coord);
 

@@ -8,6 +8,7 @@
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/base/tensor.h"
+#include "zt/gemm/packed_stack.h"
 #include "zt/model/layer_extras.h"
 #include "zt/model/model.h"
 #include "zt/model/unit.h"

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "zt/base/tensor.h"
+#include "zt/gemm/packed_stack.h"
 
 namespace zt {
 
@@ -90,7 +91,7 @@ std::vector<at::Tensor> leaves_of(const ModelInfo& model, const std::vector<Unit
     const std::vector<int64_t> shape = param.local_shape(coord);
     const at::Tensor flat = unit.full.narrow(0, param.offset, param.flat_numel(coord));
     if (param.is_packed()) {
-      leaf = packed_tensor({param.pack, shape[0], shape[1], flat}, params);
+      leaf = packed_tensor(PackedStack{param.pack, shape, flat}, params);
     } else {
       leaf = flat.view(shape).detach();
       leaf.requires_grad_(param.trainable);

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "zt/base/error.h"
+#include "zt/gemm/packed_stack.h"
 
 namespace zt::whole_tensors {
 
@@ -40,7 +41,7 @@ at::Tensor own_elements(const Store& store, int param, const at::Tensor& unit) {
   const Coord& coord = store.place().coord;
   const std::vector<int64_t> shape = held.local_shape(coord);
   const at::Tensor bytes = unit.narrow(0, held.offset, held.flat_numel(coord));
-  const at::Tensor values = unpack({held.pack, shape[0], shape[1], bytes}, store.tensors()[param].dtype).view({-1});
+  const at::Tensor values = unpack(PackedStack{held.pack, shape, bytes}, store.tensors()[param].dtype).view({-1});
   return at::constant_pad_nd(values, {0, held.local_numel({}) - values.numel()});
 }
 
@@ -81,38 +82,20 @@ at::Tensor held_values(const Store& store, int param, const at::Tensor& values) 
   return held;
 }
 
-namespace {
-
-// Returns this rank's part of a matrix that is packed as a whole.
-at::Tensor own_part(const ParamInfo& info, const Coord& coord, const at::Tensor& bytes) {
-  const PackedMatrix whole{info.pack, info.shape[0], info.shape[1], bytes};
-  std::vector<Share> rows;
-  Share columns{0, info.shape[1]};
-  for (const Box& box : info.boxes(coord)) {
-    rows.push_back({box.begin[0], box.end[0] - box.begin[0]});
-    columns = {box.begin[1], box.end[1] - box.begin[1]};
-    const bool has_other_columns = rows.size() > 1 && columns.count != info.shape[1];
-    if (has_other_columns)
-      misuse("'{}' is cut into several ranges of columns, so its packed bytes cannot be: set it by plain values", info.name);
-  }
-  if (rows.empty()) columns = {0, info.local_shape(coord)[1]};
-  return cut_packed(whole, rows, columns).bytes;
-}
-
-}  // namespace
-
 at::Tensor held_in_format(const Store& store, int param, const at::Tensor& all) {
   const ParamInfo& info = store.info(param);
   if (!info.is_packed()) return held_values(store, param, all);
-  if (all.scalar_type() == at::kByte) return own_part(info, store.place().coord, all.cpu());
+  const Coord& coord = store.place().coord;
+  if (all.scalar_type() == at::kByte) {
+    const PackedStack whole{info.pack, info.shape, all.cpu()};
+    return with_context([&] { return fmt::format("parameter '{}'", info.name); },
+                        [&] { return cut_packed(whole, info.boxes(coord), info.local_shape(coord)).bytes; });
+  }
   const at::Tensor values = held_values(store, param, all);
-  const std::vector<int64_t> shape = info.local_shape(store.place().coord);
-  const at::Tensor bytes = at::zeros({packed_bytes(info.pack, shape[0], shape[1])}, at::kByte);
-  with_context([&] { return fmt::format("parameter '{}'", info.name); },
-               [&] {
-                 pack(values.cpu().view(shape), {info.pack, shape[0], shape[1], bytes});
-               });
-  return bytes;
+  const std::vector<int64_t> shape = info.local_shape(coord);
+  const PackedStack held{info.pack, shape, at::zeros({packed_bytes(info.pack, shape)}, at::kByte)};
+  with_context([&] { return fmt::format("parameter '{}'", info.name); }, [&] { pack(values.cpu().view(shape), held); });
+  return held.bytes;
 }
 
 }  // namespace zt::whole_tensors

@@ -1,4 +1,4 @@
-// The format nf4: packs numbers as bitsandbytes does, and reads what bitsandbytes has stored.
+// The format nf4: packs numbers as bitsandbytes does.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -21,18 +21,14 @@ const std::array<float, 256>& nf4_scale_map();
 // 8-bit code of a scale is always the nearest one.
 void pack_nf4(const at::Tensor& weight, const PackLayout& layout, uint8_t* bytes);
 
-// The tensors of a matrix that bitsandbytes has quantised with quant_type "nf4", blocksize 64 and compressed statistics, by their
-// names in its files.
-struct Nf4Tensors {
-  at::Tensor weight;            // uint8, rows * columns / 2: two codes per byte, the first one in the upper 4 bits
-  at::Tensor absmax;            // uint8, rows * columns / 64
-  at::Tensor quant_map;         // fp32 [16]
-  at::Tensor nested_absmax;     // fp32, one per 256 of absmax
-  at::Tensor nested_quant_map;  // fp32 [256]
-  double nested_offset = 0;
+// The tables at the end of a matrix in nested nf4.
+struct Nf4Tables {
+  float* map;
+  Nf4Block* blocks;
+
+  Nf4Tables(const PackLayout& layout, uint8_t* bytes)
+      : map(reinterpret_cast<float*>(bytes + layout.tables_offset())),
+        blocks(reinterpret_cast<Nf4Block*>(map + kNf4MapEntries)) {}
 };
-// Writes `into.bytes`; unpack() then gives the bits of bitsandbytes' dequantize_4bit. Throws Misuse if `into` is not nf4 or a
-// tensor does not have its dtype and size, and Fault if quant_map is not that of nf4 or a number is not finite.
-void import_nf4(const Nf4Tensors& from, const PackedMatrix& into);
 
 }  // namespace zt::packed
