@@ -38,13 +38,6 @@ class FixedClock(datetime.datetime):
         return datetime.datetime.fromtimestamp(NOW, datetime.timezone.utc).replace(tzinfo=None)
 
 
-def sort_keys(value):
-    """Sorts the keys of all dicts: tables of zt::Value are sorted."""
-    if isinstance(value, dict):
-        return {key: sort_keys(value[key]) for key in sorted(value)}
-    return [sort_keys(item) for item in value] if isinstance(value, list) else value
-
-
 def byte_ranges(text, ranges):
     """Converts ranges of characters to ranges of bytes: in order, without empty ones, and those that touch merged."""
     result = []
@@ -77,8 +70,7 @@ def run_case(template, name, conversation, prompt):
 
 
 def read_conversations():
-    conversations = json.loads((FOLDER / "conversations.json").read_text())
-    return {name: sort_keys(conversation) for name, conversation in conversations.items()}
+    return json.loads((FOLDER / "conversations.json").read_text())
 
 
 def make_models(conversations):

@@ -4,6 +4,7 @@
 #include <ATen/ops/from_blob.h>
 
 #include "template/chat_template.h"
+#include "template/kept_json.h"
 #include "tokenizer/sentencepiece_tokenizer.h"
 #include "tokenizer/text_reader.h"
 #include "tokenizer/tokenize.h"
@@ -126,6 +127,18 @@ int make_template(lua_State* L) {
   return 1;
 }
 
+// data.json(text, [name]) -> Json: its content as it is written, for the messages and variables of templates
+int keep_json(lua_State* L) {
+  lua::push(L, parse_kept_json(lua::check_string(L, 1), lua::is_absent(L, 2) ? "data.json: the text" : lua::check_string(L, 2)));
+  return 1;
+}
+
+// json:fields() -> {name = Json}
+int json_fields(lua_State* L) {
+  lua::push(L, Value(fields_of(*lua::check<KeptJson>(L, 1))));
+  return 1;
+}
+
 struct RenderCall {
   Value variables;
   bool add_generation_prompt = false;
@@ -195,7 +208,8 @@ int check_files(lua_State* L) {
 void open_texts(lua::Module& module) {
   module.function<tokenize>("tokenize");
   module.function<check_files>("check_tokenize");
-  module.function<make_template>("chat_template");
+  module.function<make_template>("chat_template").function<keep_json>("json");
+  module.type<KeptJson>().method<json_fields>("fields");
   module.table("tokenizer", [](lua::Module& table) {
     table.function<train>("train").function<load>("load").function<parse>("parse").function<bytes>("bytes");
   });

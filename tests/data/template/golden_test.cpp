@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "template/chat_template.h"
+#include "template/kept_json.h"
 #include "zt/base/error.h"
 #include "zt/base/value.h"
 
@@ -15,28 +16,33 @@ namespace {
 
 constexpr std::time_t kOracleTime = 1753963200;  // NOW of make_templates.py
 
-nlohmann::json read_golden(const std::string& name) {
+nlohmann::ordered_json read_golden(const std::string& name) {
   const std::string path = std::string(ZT_SOURCE_DIR) + "/tests/golden/templates/" + name + ".json";
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
-  return nlohmann::json::parse(file);
+  return nlohmann::ordered_json::parse(file);
 }
 
-std::vector<TextRange> ranges_of(const nlohmann::json& ranges) {
+std::vector<TextRange> ranges_of(const nlohmann::ordered_json& ranges) {
   std::vector<TextRange> result;
   for (const auto& range : ranges) result.push_back({range[0].get<size_t>(), range[1].get<size_t>()});
   return result;
 }
 
+Value kept(const nlohmann::ordered_json& json) {
+  return Object::of<KeptJson>(std::make_shared<KeptJson>(KeptJson{json}));
+}
+
 // Renders the template and compares the result with that of the oracle. Returns whether the oracle has a text.
-bool check_case(const std::string& source, const nlohmann::json& conversation, bool prompt, const nlohmann::json& golden) {
+bool check_case(const std::string& source, const nlohmann::ordered_json& conversation, bool prompt,
+                const nlohmann::ordered_json& golden) {
   SCOPED_TRACE(source);
   SCOPED_TRACE(conversation["messages"].dump());
   const bool is_error = golden.contains("error");
   try {
     const auto parsed = parse_chat_template(source, "golden", [] { return kOracleTime; });
-    const auto chat =
-        parsed->render(Value::from_json(conversation["messages"]), Value::from_json(conversation["variables"]), prompt);
+    const Value variables = fields_of({conversation["variables"]});
+    const auto chat = parsed->render(kept(conversation["messages"]), variables, prompt);
     EXPECT_FALSE(is_error) << "transformers fails by " << golden["error"] << ", and we write: " << chat.text;
     if (!is_error) {
       EXPECT_EQ(chat.text, golden["output"].get<std::string>());
