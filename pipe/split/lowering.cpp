@@ -112,6 +112,7 @@ class Lowering {
         while (!arrived.contains({key, parcel})) arrived.insert({key, receive(key, layer.step, actions)});
       }
       actions.push_back({.kind = layer.kind, .target = layer.position, .micro_batch = layer.micro_batch});
+      if (mode_ != Mode::train) actions.back().attrs["keep"] = "none";
       const auto sent = messages_.sent_after(layer, rank);
       for (size_t i = 0; i < sent.size(); ++i) {
         const auto& [from, to, direction] = sent[i].first;
