@@ -9,13 +9,15 @@
 --       {"overwrite", false, "replace an earlier run of that name"},
 --       {"clip", 1, "largest gradient norm", type = "number"},    -- with a whole default the type is "integer" unless given
 --       {"data", nil, "the tokens", type = "string"},             -- without a default the option is nil unless given
+--       {"stop", nil, "a text", type = "string", repeats = true}, -- --stop a --stop b: {"a", "b"}
 --     },
 --     positional = {{"folder", "a run's folder"}},                -- words without --, all required: options.folder
 --   }                                                             -- options.layers, options.lr, ...
 --
 -- The user writes `--layers 8` or `--layers=8`, booleans as `--overwrite` and `--no-overwrite`, lists as `--sizes 1,2,3`. A `_`
--- in a name is a `-` on the command line. Lua does not tell 0.0 from 0: with such a default, type = "number" allows 0.2. `--help`
--- prints the options and ends the run with status 0; a mistake ends it with status 2.
+-- in a name is a `-` on the command line. An option with a value is given once, unless it `repeats`. Lua does not tell 0.0 from
+-- 0: with such a default, type = "number" allows 0.2. `--help` prints the options and ends the run with status 0; a mistake ends
+-- it with status 2.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -40,6 +42,7 @@ local EXTRAS = {
   {"below", "number", "values are below this"},
   {"between", "list", "{the least value, the largest value}"},
   {"one_of", "list", "the allowed values"},
+  {"repeats", "boolean", "whether it may be given several times: the option is then the list of its values, without a default"},
 }
 
 local function flag_of(option) return "--" .. option[1]:gsub("_", "-") end
@@ -100,6 +103,9 @@ local function check_option(place, option)
   if option[2] ~= nil and not check.is(kind, option[2]) then
     fail("%s has the type %s, but its default is %s", path, kind, check.type_name(option[2]))
   end
+  if option.repeats and (option[2] ~= nil or kind == "boolean" or kind == "list") then
+    fail("%s: with repeats it has no default, and its type is integer, number or string", path)
+  end
   if option.between then
     check.items(path .. ": between", "number", option.between)
     if #option.between ~= 2 then fail("%s: between needs two numbers, {least, largest}", path) end
@@ -134,7 +140,7 @@ local function help_text(spec)
     elseif option[2] then
       flag, default = flag .. ", --no-" .. flag:sub(3), " (on)"
     end
-    rows[#rows + 1] = {flag, option[3] .. default}
+    rows[#rows + 1] = {flag, option[3] .. (option.repeats and "; may be given several times" or default)}
   end
   rows[#rows + 1] = {"--help", "show this and exit"}
   local width = 0
@@ -208,8 +214,24 @@ local function complaint_of_missing(spec, out)
   return nil
 end
 
--- Reads the option at words[index] and its value into `out`. Returns the index of the last word used, or nil and the complaint.
-local function take_option(spec, out, words, index)
+-- Enters the value of an option into `out`. `given` has the names of those that were entered before. Returns the complaint, or
+-- nil.
+local function enter(option, value, out, given)
+  local name = option[1]
+  if option.repeats then
+    out[name] = out[name] or {}
+    table.insert(out[name], value)
+  elseif given[name] then
+    return ("option '%s' is given twice, and has one value: leave one out"):format(flag_of(option))
+  else
+    out[name], given[name] = value, true
+  end
+  return nil
+end
+
+-- Reads the option at words[index] and its value into `out`. `entered` has the names of the options with a value that were read
+-- before. Returns the index of the last word used, or nil and the complaint.
+local function take_option(spec, out, words, index, entered)
   local by_flag, flags = {}, {}
   for place, option in ipairs(spec.options) do by_flag[flag_of(option)], flags[place] = option, flag_of(option) end
   flags[#flags + 1] = "--help"
@@ -232,20 +254,21 @@ local function take_option(spec, out, words, index)
   if given == nil then return nil, ("option '%s' needs a value (%s)"):format(flag_of(option), option[3]) end
   local value, complaint = read_value(option, given)
   if value == nil then return nil, ("option '%s' %s"):format(flag_of(option), complaint) end
-  out[option[1]] = value
+  complaint = enter(option, value, out, entered)
+  if complaint then return nil, complaint end
   return index
 end
 
 -- Returns the options by name; or nil and a complaint; or nil, nil and true if --help is given.
 local function parse(spec, words)
-  local out, index = {}, 1
+  local out, entered, index = {}, {}, 1
   for _, option in ipairs(spec.options) do out[option[1]] = option[2] end
   while index <= #words do
     local word = tostring(words[index])
     if word == "--help" or word == "-h" then return nil, nil, true end
     if word:sub(1, 2) == "--" then
       local complaint
-      index, complaint = take_option(spec, out, words, index)
+      index, complaint = take_option(spec, out, words, index, entered)
       if complaint then return nil, complaint end
     else
       local is_taken, complaint = take_positional(spec, out, word)

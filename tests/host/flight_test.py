@@ -129,6 +129,38 @@ class Flights(HostTest):
             self.assertIn("the process of rank 1 (", result.err)
         self.assertRegex(result.err, r"action F 2 1 \(position 'attention', micro-batch 1\): ")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer reports crashes itself")
+    def test_a_follower_of_an_engine_that_is_killed(self):
+        # Rank 1 is killed at the third token of answers that both compute together: in a forward, or between two steps.
+        text = '''
+            local nn, infer = require "zt.nn", require "zt.infer"
+            local ranks = comm.mesh{dp = 1, tp = 2, backend = arg[1], timeout = 2}
+            local seen = 0
+            local killer = nn.layer{tokens = "separate", forward = function(_, h)
+              seen = seen + 1
+              if rank == 1 and arg[4] == "forward" and seen == 3 then os.execute("kill -9 $PPID") end
+              return h
+            end}
+            local layers = {{"embedding", nn.embedding{vocab = 32, hidden = 16}},
+              {"block", nn.block{hidden = 16, heads = 2, tensor = ranks.tp}}, {"killer", killer},
+              {"head", nn.lm_loss{vocab = 32, hidden = 16}}}
+            local trainer = zt.trainer(zt.program(nn.sequential(layers), {mesh = ranks}), {separate = true})
+            local engine = infer.engine{trainer = trainer, max_context = 64, cache = {memory = 1e6}}
+            local texts = 0
+            local requests = {{prompt = {1, 2, 3}, max_tokens = 30}, {prompt = {4, 5}, max_tokens = 30}}
+            for _, request in ipairs(requests) do engine:submit(request) end
+            for step in function() return engine:step() end do
+              texts = texts + 1
+              if rank == 1 and texts == 3 then os.execute("kill -9 $PPID") end
+            end'''
+        for backend in BACKENDS:
+            for place in ("forward", "step"):
+                with self.subTest(backend=backend, place=place):
+                    result = self.run_ranks(text.replace("arg[4]", f'"{place}"'), backend)
+                    self.assert_over(result)
+                    self.assertIn("the process of rank 1 (", result.err)
+                    self.assertIn("is gone and said nothing", result.err)
+
     def test_a_rank_that_crashes(self):
         result = self.run_ranks('''
             if rank == 1 then require("ffi").cast("int*", 8)[0] = 1 end

@@ -72,10 +72,10 @@ double largest_difference(const Answer& answer, const Value::List& prompt, Train
     return row[static_cast<size_t>(tokens[place])] - log_sum_exp(row);
   };
   double largest = 0;
-  for (size_t i = 0; i < answer.logprobs.size(); ++i)
-    largest = std::max(largest, std::abs(answer.logprobs[i].logprob - logprob(prompt.size() + i)));
-  for (size_t i = 0; i < answer.prompt_logprobs.size(); ++i)
-    largest = std::max(largest, std::abs(answer.prompt_logprobs[i] - logprob(i + 1)));
+  for (size_t i = 0; i < answer.logprobs->size(); ++i)
+    largest = std::max(largest, std::abs((*answer.logprobs)[i].logprob - logprob(prompt.size() + i)));
+  for (size_t i = 0; i < answer.prompt_logprobs->size(); ++i)
+    largest = std::max(largest, std::abs((*answer.prompt_logprobs)[i] - logprob(i + 1)));
   return largest;
 }
 
@@ -99,8 +99,8 @@ TEST_P(EngineDtypes, HaveTheLogProbabilitiesOfTheTrainersForward) {
     const std::vector<Answer> answers = answers_of(engine);
     ASSERT_EQ(answers.size(), 6);
     for (const Answer& answer : answers) {
-      EXPECT_EQ(answer.logprobs.size(), 20 + answer.request);
-      EXPECT_EQ(answer.prompt_logprobs.size(), 9 * answer.request - 1);
+      EXPECT_EQ(answer.logprobs->size(), 20 + answer.request);
+      EXPECT_EQ(answer.prompt_logprobs->size(), 9 * answer.request - 1);
       EXPECT_LE(largest_difference(answer, prompts.at(answer.request), *trainer), GetParam() == at::kDouble ? 1e-12 : 0)
           << family.name;
     }

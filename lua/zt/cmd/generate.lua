@@ -4,19 +4,25 @@
 --   ztoolkit generate path/to/llama --file prompts.jsonl --json > answers.jsonl
 --   ztoolkit generate path/to/llama --chat              holds a conversation on the terminal
 --   mpirun -n 4 ztoolkit generate path/to/llama --prompt "Science" --tensor 2 --pipeline 2
-local zt      = require "zt"
-local command = require "zt.command"
-local core    = require "zt.core"
-local fail    = require "zt.fail"
-local comm    = require "zt.comm"
-local infer   = require "zt.infer"
+--   mpirun -n 4 ztoolkit generate path/to/llama --file prompts.jsonl    divides the requests over the ranks
+local zt           = require "zt"
+local answers      = require "zt.cmd.generate.answers"
+local chat         = require "zt.cmd.generate.chat"
+local command      = require "zt.command"
+local comm         = require "zt.comm"
+local core         = require "zt.core"
+local fail         = require "zt.fail"
+local infer        = require "zt.infer"
+local on_rank_zero = require "zt.on_rank_zero"
+local requests     = require "zt.cmd.generate.requests"
 
 local o = zt.cli {
   name = "generate", usage = "ztoolkit generate",
   about = "Continues texts with the model of a run, of a checkpoint, or of a folder as Hugging Face writes it.",
   options = {
     {"prompt", nil, "the text to continue", type = "string"},
-    {"file", nil, "a file with a request in each line, such as {\"prompt\": \"Science\", \"max_tokens\": 20}", type = "string"},
+    {"file", nil, "a file with a request in each line, such as {\"prompt\": \"Science\", \"max_tokens\": 20}; -: the input",
+     type = "string"},
     {"chat", false, "holds a conversation: each line of the input is a message; /clear begins a new one, /exit ends"},
     {"system", nil, "with --chat: the system's message", type = "string"},
     {"max_tokens", nil, "the most tokens of an answer; default: 128, or what the context leaves", type = "integer", at_least = 1},
@@ -27,7 +33,7 @@ local o = zt.cli {
     {"min_p", 0, "draws from tokens with at least this share of the likeliest one's probability", type = "number", at_least = 0},
     {"repetition_penalty", 1, "divides logits above 0 of tokens that were there, multiplies others", type = "number", above = 0},
     {"seed", 1, "the same seed gives the same answer", at_least = 0},
-    {"stop", nil, "a text before which the answer ends", type = "string"},
+    {"stop", nil, "a text before which the answer ends", type = "string", repeats = true},
     {"ignore_eos", false, "the model's end of a text does not end the answer"},
     {"dtype", nil, "type of the parameters: fp32, bf16, fp16 or fp64; default: that of the folder", type = "string",
      one_of = {"fp32", "bf16", "fp16", "fp64"}},
@@ -39,40 +45,10 @@ local o = zt.cli {
     {"numerics", "invariant", "invariant: an answer does not depend on the others", one_of = {"invariant", "fast"}},
     {"tensor", 1, "ranks over which matrices are cut", at_least = 1},
     {"pipeline", 1, "ranks over which layers are divided", at_least = 1},
-    {"json", false, "prints each answer as a line of JSON"},
+    {"json", false, "prints each answer as a line of JSON, in the order of the requests, as soon as it is complete"},
   },
   positional = {{"model", "the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"}},
 }
-
-local SAMPLING = {"max_tokens", "n", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "seed", "ignore_eos"}
-
--- Returns a request with the options of the command line that it does not have itself.
-local function completed(request)
-  for _, key in ipairs(SAMPLING) do
-    if request[key] == nil and not (key == "ignore_eos" and request.stop_tokens) then request[key] = o[key] end
-  end
-  if o.stop and not request.stop then request.stop = {o.stop} end
-  return request
-end
-
--- Returns the requests of the file, one per line.
-local function requests_of(path)
-  local requests, number = {}, 0
-  for line in (zt.fs.read(path) .. "\n"):gmatch "(.-)\r?\n" do
-    number = number + 1
-    if line:find "%S" then
-      local is_json, request = pcall(zt.json.decode, line)
-      if not is_json then fail("line %d of %s is not JSON: %s", number, path, tostring(request)) end
-      if type(request) ~= "table" or (request.prompt == nil and request.messages == nil) then
-        fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens, or with "messages"',
-             number, path)
-      end
-      requests[#requests + 1] = completed(request)
-    end
-  end
-  if #requests == 0 then fail("%s has no request: give a JSON object in each line", path) end
-  return requests
-end
 
 -- An error unless the options say once where requests come from.
 local function check_source()
@@ -85,117 +61,116 @@ local function check_source()
   if o.chat and (o.n > 1 or o.json) then fail "a conversation has one answer to each message: leave out --n and --json" end
 end
 
+-- Returns the mesh, nil for one rank, and the number of replicas: the ranks that tensor and pipeline leave.
 local function mesh_of()
-  local wanted = o.tensor * o.pipeline
-  if zt.world.size ~= wanted then
-    fail("--tensor %d and --pipeline %d need %d ranks, and this run has %d: start it by mpirun -n %d", o.tensor, o.pipeline,
-         wanted, zt.world.size, wanted)
+  local size, wanted = zt.world.size, o.tensor * o.pipeline
+  if size % wanted ~= 0 then
+    fail("--tensor %d and --pipeline %d need %d ranks, and this run has %d: start it by mpirun -n %d, or a multiple", o.tensor,
+         o.pipeline, wanted, size, wanted)
   end
-  return wanted > 1 and comm.mesh{pp = o.pipeline, tp = o.tensor} or nil
+  local replicas = size / wanted
+  if replicas > 1 and not o.file then
+    fail("--%s has one request at a time, and %d ranks with --tensor %d and --pipeline %d are %d replicas, which divide "
+      .. "requests: start it by mpirun -n %d, or give --file", o.chat and "chat" or "prompt", size, o.tensor, o.pipeline,
+      replicas, wanted)
+  end
+  if size == 1 then return nil, 1 end
+  return comm.mesh{dp = replicas, pp = o.pipeline, tp = o.tensor, order = {"dp", "pp", "tp"}}, replicas
 end
 
-local function engine_of(requests, mesh)
-  local copies = 0
-  for _, request in ipairs(requests) do copies = copies + request.n end
+-- Returns the requests, and for those of a file the names of their lines.
+local function requests_of(mesh)
+  if not o.file then return {requests.completed(o, {prompt = o.prompt or ""})} end
+  local given = on_rank_zero(mesh and mesh:world(), function()
+    local content, name = requests.content_of(o.file)
+    return {content = content, name = name}
+  end)
+  return requests.parse(o, given.content, given.name)
+end
+
+local function engine_of(count, mesh, replicas)
   return infer.engine{
     model = o.model, mesh = mesh, tensor = o.tensor > 1 and mesh.tp or nil, pipeline = o.pipeline > 1 and mesh.pp or nil,
-    weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil,
-    dtype = o.dtype, max_context = o.max_context, max_sequences = math.min(64, copies), numerics = o.numerics,
+    data = replicas > 1 and mesh.dp or nil, weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil,
+    dtype = o.dtype, max_context = o.max_context, max_sequences = math.min(64, count), numerics = o.numerics,
     speculative = o.speculative > 0 and {tokens = o.speculative} or nil,
   }
 end
 
--- Prints on rank 0. Fails if the output cannot be written, as on a full disk.
-local function say(...)
-  if zt.world.rank ~= 0 then return end
-  local is_written, reason = io.stdout:write(...)
-  if is_written then is_written, reason = io.stdout:flush() end
-  if not is_written then fail("cannot write the output: %s", tostring(reason)) end
-end
-
--- Prints answers as lines of JSON, or as texts with a title if there are several. The text of a single one is printed already.
-local function show(answers, is_printed)
-  for _, answer in ipairs(answers) do
-    if o.json then
-      say(zt.json.encode(answer), "\n")
-    elseif not is_printed then
-      if #answers > 1 then say(("== request %d, answer %d\n"):format(answer.request, answer.copy + 1)) end
-      say(answer.text, "\n")
+-- Gives each replica its requests. Returns their places in the list by the engine's numbers. Fails on all ranks, before anything
+-- is computed, with what is wrong with the first bad request.
+local function submit(engine, list, lines, mesh, replicas)
+  local places, bad, reason = requests.submit(engine, list, 1 + (replicas > 1 and mesh.dp.rank or 0), replicas)
+  if replicas > 1 then
+    for _, each in ipairs(mesh:world():gather_values{bad = bad, reason = reason}) do
+      if each.bad and (not bad or each.bad < bad) then bad, reason = each.bad, each.reason end
     end
-    if answer.error and zt.world.rank == 0 then io.stderr:write("generate: ", answer.error, "\n") end
   end
+  if bad then requests.refuse(bad, reason, lines) end
+  return places
 end
 
--- Returns the next line of rank 0's input on all ranks; nil at its end.
-local function next_line(mesh)
-  local line
-  if zt.world.rank == 0 then
-    if core.isatty(0) then say "> " end
-    line = io.stdin:read "*l"
-  end
-  if not mesh then return line end
-  return mesh:world():gather_values{line = line}[1].line
-end
+-- Steps of each replica between two times at which rank 0 gets the answers of all.
+local STEPS = 8
 
--- Holds a conversation. An answer that fails, as for a lack of context, is no part of it.
-local function chat(engine, mesh)
-  local function begin() return o.system and {{role = "system", content = o.system}} or {} end
-  local messages = begin()
-  for line in function() return next_line(mesh) end do
-    if line == "/exit" then break end
-    if line == "/clear" then
-      messages = begin()
-    elseif line:find "%S" then
-      messages[#messages + 1] = {role = "user", content = line}
-      local is_done, answers = pcall(engine.generate, engine, completed{messages = messages},
-                                     {on_text = function(piece) say(piece.text) end})
-      local reason = not is_done and answers or answers[1].error
-      if reason then
-        messages[#messages] = nil
-        if zt.world.rank == 0 then io.stderr:write("generate: ", tostring(reason), " (/clear begins a new conversation)\n") end
-      else
-        say "\n"
-        messages[#messages + 1] = {role = "assistant", content = answers[1].text}
+-- Makes the answers, and calls on_answer for each when it is complete, and on_text for each piece of text of this replica. With
+-- replicas, rank 0 gets the answers of all. Replicas that are done go on until all are: their steps may need one another.
+local function run(engine, places, mesh, replicas, on_answer, on_text)
+  local is_first = replicas == 1 or (mesh.pp.rank == 0 and mesh.tp.rank == 0) -- the ranks of a replica have the same answers
+  local is_busy = true
+  while is_busy do
+    local done = {}
+    for _ = 1, replicas > 1 and STEPS or 1 do
+      local step = engine:step()
+      is_busy = step ~= nil
+      for _, piece in ipairs(step and step.texts or {}) do on_text(piece) end
+      for _, answer in ipairs(step and step.answers or {}) do
+        answer.request = places[answer.request]
+        if answer.error then answer.error = answer.error:gsub("^request[ %d]*: ", "") end
+        done[#done + 1] = is_first and answer or nil
       end
     end
+    local all = replicas > 1 and mesh:world():gather_values{answers = done, is_busy = is_busy} or {{answers = done}}
+    for _, each in ipairs(all) do
+      is_busy = is_busy or each.is_busy == true
+      for _, answer in ipairs(each.answers) do on_answer(answer) end
+    end
   end
 end
 
-local function rates(answers, seconds)
-  local tokens, first = 0, 0
-  for _, answer in ipairs(answers) do
-    tokens, first = tokens + #answer.tokens, math.max(first, answer.first_seconds)
+local function answer_all(engine, list, lines, mesh, replicas)
+  requests.check_folder(engine, o.model, list, lines)
+  local streams = not o.json and not lines and o.n == 1
+  local printer = answers.new{
+    requests = list, lines = lines, is_json = o.json, has_text = engine.tokenizer ~= nil, is_printed = streams,
+    total = requests.answers_of(list), is_watched = zt.world.rank == 0 and core.isatty(2) and not core.isatty(1),
+  }
+  local places = submit(engine, list, lines, mesh, replicas)
+  local begun = not streams
+  local function begin()
+    if not begun then answers.say(list[1].prompt) end
+    begun = true
   end
-  return ("%s tokens in %.2f s, %.1f tokens/s, the first after %.2f s"):format(zt.text.count(tokens), seconds, tokens / seconds,
-                                                                              first)
+  run(engine, places, mesh, replicas, function(answer) printer:add(answer) end, function(piece)
+    if not streams then return end
+    begin()
+    answers.say(piece.text)
+  end)
+  begin()
+  if streams then answers.say "\n" end
+  return printer:finish()
 end
 
 command("generate", function()
   check_source()
-  local requests = o.file and requests_of(o.file) or {completed{prompt = o.prompt or ""}}
-  local mesh = mesh_of()
-  local engine = engine_of(requests, mesh)
-  if o.chat then return chat(engine, mesh) end
-  if not engine.tokenizer then
-    for _, request in ipairs(requests) do
-      if type(request.prompt) == "string" then
-        fail("'%s' has no tokenizer (tokenizer.json or tokenizer.model): give prompts as lists of tokens, by --file", o.model)
-      end
-    end
+  local mesh, replicas = mesh_of()
+  local list, lines = requests_of(mesh)
+  local engine = engine_of(requests.answers_of(list), mesh, replicas)
+  local is_right
+  if o.chat then
+    is_right = chat(engine, mesh, o)
+  else
+    is_right = answer_all(engine, list, lines, mesh, replicas)
   end
-  local streams = not o.json and #requests == 1 and o.n == 1 and engine.tokenizer ~= nil
-  local begun, begin_text = false, type(requests[1].prompt) == "string" and requests[1].prompt or ""
-  local function on_text(piece)
-    if not begun then say(begin_text) end
-    begun = true
-    say(piece.text)
-  end
-  local begin = zt.now()
-  local answers = engine:generate(requests, {on_text = streams and on_text or nil})
-  if streams then say(begun and "" or begin_text, "\n") end
-  show(answers, streams)
-  if zt.world.rank == 0 then io.stderr:write(rates(answers, zt.now() - begin), "\n") end
-  for _, answer in ipairs(answers) do
-    if answer.error then os.exit(1) end
-  end
+  if not is_right then os.exit(1) end
 end)

@@ -13,6 +13,10 @@ ZT_DEFINE_OBJECT(infer::Engine, "Engine")
 
 namespace zt::infer {
 
+constexpr auto kOldParameters =
+    "the parameters have changed while the answer was made: take the answers of all requests before a training step, a load or an "
+    "update";
+
 Engine::Engine(EngineOptions options, const World& world)
     : options_(checked_options(std::move(options))),
       world_(world),
@@ -91,15 +95,19 @@ void Engine::take_commands() {
   remove_done();
 }
 
-void Engine::forget_keys() {
-  ++weights_;
-  for (const auto& answer : live_) give_back(answer->sequence, *books_);
-  books_->tree.keep_only(weights_);
-}
-
+// Answers whose first tokens are those of other parameters end: they are of no model.
 void Engine::drop_old_keys() {
-  const int64_t step = options_.trainer->global_step();
-  if (std::exchange(trainer_step_, step) != step) forget_keys();
+  const StepState& state = options_.trainer->state();
+  const std::pair now(state.step, state.replacements);
+  if (std::exchange(seen_, now) == now) return;
+  ++weights_;
+  for (const auto& answer : live_) {
+    give_back(answer->sequence, *books_);
+    if (answer->length() > 0) answer->end(FinishReason::error, kOldParameters);
+    answer->forget_prompt();
+  }
+  books_->tree.keep_only(weights_);
+  remove_done();
 }
 
 // The other answers of a request begin when the first one has computed the prompt: they take its blocks.

@@ -36,7 +36,8 @@ struct EngineStats {
 };
 
 // Requires a causal model whose layers treat tokens apart (TokenScope), with the output `logits`. The trainer's parameters are
-// read in place: after a training step or a load, what was computed from the old ones is dropped.
+// read in place: after a training step, a load or a new value, what was computed from the old ones is dropped, and answers that
+// have begun end with an error.
 //
 // Invariants: every rank of a replica has the same answers in the same order, because the first rank's requests are those that
 // count, and all else follows from them. An answer depends on its request and the weights only.
@@ -61,9 +62,6 @@ class Engine {
   // Computes some tokens of the answers that are under way, and draws the next ones. If it throws, no answer has changed.
   EngineStep step();
   bool has_work() const { return !live_.empty() || !commands_.empty(); }
-  // Call after the parameters have changed in a way that no number of steps shows. What was computed from the old ones is
-  // dropped.
-  void forget_keys();
 
   // Lets the plan of the dry trainer describe a step of this engine. Returns the step's micro-batches: as many tokens as a step
   // computes. Throws Misuse if the trainer has an optimizer, or if the cache has no room for one sequence.
@@ -100,7 +98,8 @@ class Engine {
   std::vector<Answer> done_;                       // until a step returns them: one that throws does not
   std::deque<Command> commands_;                   // of the first rank, until the next step
   int64_t next_number_ = 1;
-  int64_t weights_ = 0, trainer_step_ = -1;  // the version of the parameters, and the trainer's step when it was last seen
+  int64_t weights_ = 0;                          // the version of the parameters
+  std::pair<int64_t, int64_t> seen_ = {-1, -1};  // the trainer's step and replacements when they were last seen
   EngineStats stats_;
 };
 

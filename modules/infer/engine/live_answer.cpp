@@ -11,10 +11,17 @@ LiveAnswer::LiveAnswer(int64_t number, int64_t copy, std::shared_ptr<const Reque
   else if (!request_->ignore_eos) stop_tokens_ = stop_tokens;
   sequence.tokens = request_->prompt;
   sequence.root.salt = request_->salt;
-  sequence.needs_all_logits = request_->prompt_logprobs && copy == 0 && request_->prompt.size() > 1;
   counts_.add_prompt(request_->prompt);
   answer_.request = number;
   answer_.copy = copy;
+  if (request_->logprobs) answer_.logprobs.emplace();
+  forget_prompt();
+}
+
+void LiveAnswer::forget_prompt() {
+  if (!request_->prompt_logprobs || copy() > 0) return;
+  answer_.prompt_logprobs.emplace();
+  sequence.needs_all_logits = request_->prompt.size() > 1;
 }
 
 std::vector<int32_t> LiveAnswer::guess(TokenGuesses& guesses) const {
@@ -34,7 +41,7 @@ void LiveAnswer::end(FinishReason reason, std::string error) {
 void LiveAnswer::add_token(const TokenLogprob& token, std::string& text) {
   if (answer_.tokens.empty()) answer_.first_seconds = age();
   answer_.tokens.push_back(token.token);
-  if (request_->logprobs) answer_.logprobs.push_back(token);
+  if (answer_.logprobs) answer_.logprobs->push_back(token);
   sequence.tokens.push_back(token.token);
   counts_.add_answer(token.token);
   const bool may_stop = length() >= request_->min_tokens;
@@ -52,7 +59,8 @@ void LiveAnswer::add_token(const TokenLogprob& token, std::string& text) {
 
 std::string LiveAnswer::add(const DrawnTokens& drawn) {
   std::string text;
-  answer_.prompt_logprobs.insert(answer_.prompt_logprobs.end(), drawn.prompt_logprobs.begin(), drawn.prompt_logprobs.end());
+  if (auto& known = answer_.prompt_logprobs)
+    known->insert(known->end(), drawn.prompt_logprobs.begin(), drawn.prompt_logprobs.end());
   if (known_of_prompt() + 1 == std::ssize(request_->prompt)) sequence.needs_all_logits = false;
   for (const TokenLogprob& token : drawn.tokens) {
     if (!is_done_) add_token(token, text);

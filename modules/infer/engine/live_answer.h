@@ -62,7 +62,9 @@ class LiveAnswer {
   // Returns the whole answer, once it is done.
   Answer take() { return std::move(answer_); }
   // Returns how many log-probabilities of the prompt are known: of its tokens 1, 2, ...
-  int64_t known_of_prompt() const { return std::ssize(answer_.prompt_logprobs); }
+  int64_t known_of_prompt() const { return answer_.prompt_logprobs ? std::ssize(*answer_.prompt_logprobs) : 0; }
+  // Forgets the log-probabilities of the prompt: they are computed again.
+  void forget_prompt();
   // Notes that its first step begins, or another one after it gave its blocks back. Returns the tokens of the prompt that are new
   // in the cache for it without having been computed.
   int64_t note_begin() {

@@ -28,17 +28,13 @@ Replica::Replica(const Trainer& trainer) {
   const Program& program = trainer.program();
   if (!program.mesh()) return;
   const RankPlace& place = trainer.state().links->place();
-  // As axes_of_run in the SDK.
-  const RankProgram generate = program.build(Mode::generate, place.coord);
-  const bool communicates = !generate.split_axes.empty() || std::ranges::any_of(generate.actions, [&](const Action& action) {
-    return action.kind != Kinds::get().count && !communicators_of(action, program.info()).empty();
-  });
+  const bool is_coupled = communicates(program.build(Mode::generate, place.coord), program.info());
   std::vector<std::string> own, coupled;
   for (const AxisSize& axis : place.coord.shape.axes()) {
     if (axis.size == 1) continue;
     const bool has_other_samples = std::ranges::find(place.sample_axes, axis.name) != place.sample_axes.end();
     if (!has_other_samples) own.push_back(axis.name);
-    else if (communicates) coupled.push_back(axis.name);
+    else if (is_coupled) coupled.push_back(axis.name);
   }
   own_ = control_over(program.mesh(), own);
   coupled_ = control_over(program.mesh(), coupled);

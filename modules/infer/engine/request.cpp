@@ -49,7 +49,7 @@ std::vector<int64_t> numbers_of(const Value& value, const std::string& path) {
 
 // A table as scripts and messages between ranks have it.
 struct RequestTable : Request {
-  Value prompt_value;
+  Value prompt_value, messages, variables, specials;
   std::map<std::string, double> bias = {};  // by the token's number, as JSON has it
   std::optional<std::vector<int64_t>> stop_numbers = {};
 };
@@ -74,6 +74,7 @@ std::string no_empty_text(const std::vector<std::string>& texts) {
   return std::ranges::find(texts, "") == texts.end() ? "" : "has an empty text, which would end each answer at once";
 }
 
+// `messages`, `variables` and `specials` are read in Lua: here they are only known.
 Schema<RequestTable> request_schema(const std::string& path) {
   return Schema<RequestTable>(path)
       .required("prompt", &RequestTable::prompt_value, "a list of tokens, or an int64 tensor [n] or [1, n]")
@@ -102,7 +103,14 @@ Schema<RequestTable> request_schema(const std::string& path) {
                 between(0, 1000))
       .optional("prompt_logprobs", &RequestTable::prompt_logprobs, "of each token of the prompt after the first")
       .optional("salt", &RequestTable::salt, "keys and values of the prompt are shared with requests of the same salt only")
+      .optional("messages", &RequestTable::messages, "in place of prompt: a conversation, as the chat template takes it")
+      .optional("variables", &RequestTable::variables, "further names that the chat template reads")
+      .optional("specials", &RequestTable::specials, "what becomes of special tokens in a prompt that is a text")
       .checked([path](const RequestTable& o) {
+        for (const auto& [name, value] :
+             {std::pair("messages", &o.messages), {"variables", &o.variables}, {"specials", &o.specials}}) {
+          if (!value->is_nil()) misuse("{}.{} is for infer.engine, which makes the prompt of it: give tokens", path, name);
+        }
         if (o.min_tokens > o.max_tokens) misuse("{}: min_tokens = {} is above max_tokens = {}", path, o.min_tokens, o.max_tokens);
       });
 }
@@ -162,9 +170,9 @@ Value to_value(const Answer& answer) {
                      {"seconds", answer.seconds}};
   if (!answer.stop.empty()) table["stop"] = answer.stop;
   if (!answer.error.empty()) table["error"] = answer.error;
-  if (!answer.logprobs.empty()) {
+  if (answer.logprobs) {
     Value::List list;
-    for (const TokenLogprob& of : answer.logprobs) {
+    for (const TokenLogprob& of : *answer.logprobs) {
       Value::List top;
       for (const auto& [token, logprob] : of.top) top.push_back(Value::Table{{"token", int64_t{token}}, {"logprob", logprob}});
       Value::Table entry{{"token", int64_t{of.token}}, {"logprob", of.logprob}, {"sampled_logprob", of.sampled_logprob}};
@@ -173,8 +181,8 @@ Value to_value(const Answer& answer) {
     }
     table["logprobs"] = std::move(list);
   }
-  if (!answer.prompt_logprobs.empty())
-    table["prompt_logprobs"] = Value::List(answer.prompt_logprobs.begin(), answer.prompt_logprobs.end());
+  if (answer.prompt_logprobs)
+    table["prompt_logprobs"] = Value::List(answer.prompt_logprobs->begin(), answer.prompt_logprobs->end());
   return table;
 }
 

@@ -52,12 +52,12 @@ struct Answer {
   std::vector<int32_t> tokens = {};  // with the one that ended it
   std::string text = {};             // without the stop; empty without a tokenizer
   FinishReason reason = FinishReason::length;
-  std::string stop = {};                     // the text that ended it, if one did
-  std::string error = {};                    // why it could not be completed
-  std::vector<TokenLogprob> logprobs = {};   // of the tokens, if they were wanted
-  std::vector<double> prompt_logprobs = {};  // of the second token of the prompt and those after it, if they were wanted
-  int64_t cached_tokens = 0;                 // tokens of the prompt whose keys and values another request had computed
-  double first_seconds = 0, seconds = 0;     // from `submit` to the first token, and to the last one
+  std::string stop = {};                                    // the text that ended it, if one did
+  std::string error = {};                                   // why it could not be completed
+  std::optional<std::vector<TokenLogprob>> logprobs = {};   // of the tokens, if they were wanted
+  std::optional<std::vector<double>> prompt_logprobs = {};  // of the second token of the prompt and those after it, likewise
+  int64_t cached_tokens = 0;              // tokens of the prompt whose keys and values another request had computed
+  double first_seconds = 0, seconds = 0;  // from `submit` to the first token, and to the last one
 };
 Value to_value(const Answer& answer);
 

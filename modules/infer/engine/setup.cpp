@@ -216,6 +216,11 @@ CacheBytes planned_cache(const EngineOptions& options, const World& world) {
       if (line.kind == "parameters")
         memory.bytes -= static_cast<int64_t>(options.cache.memory * static_cast<double>(line.predicted));
     }
+    if (memory.bytes < 0)
+      misuse(
+          "infer.engine: this machine has not enough free memory for the parameters of each rank, so cache.memory = {}, a share of "
+          "what is left, leaves nothing: to plan for another machine, give cache.memory in bytes",
+          options.cache.memory);
   }
   int64_t blocks = std::numeric_limits<int64_t>::max();
   const MeshShape shape = program.coord().shape;
@@ -234,6 +239,10 @@ void check_fits(const Request& request, const EngineOptions& options) {
            request.path, prompt, request.max_tokens, options.max_context);
   const int64_t vocabulary = vocabulary_of(options.trainer->program().info());
   if (request.stop_tokens) check_stop_tokens(*request.stop_tokens, vocabulary, request.path);
+  for (const auto& [token, bias] : request.logit_bias) {
+    if (vocabulary > 0 && token >= vocabulary)
+      misuse("{}.logit_bias has token {}, and the vocabulary has {} tokens", request.path, token, vocabulary);
+  }
   const std::vector<int64_t> tokens(request.prompt.begin(), request.prompt.end());
   check_tokens(*options.trainer->program().model(), request.path + ".prompt", at::tensor(tokens, at::kLong).view({1, -1}));
 }

@@ -5,6 +5,7 @@ local core = require "zt.core"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
+local log = require "zt.log"
 local parameters = require "zt.infer.parameters"
 
 local SCHEMA = {
@@ -136,8 +137,23 @@ function Engine:abort(number)
 end
 
 --- Computes some tokens of the answers under way and draws the next ones. Returns {answers = those that are complete now,
--- texts = {{request =, copy =, text =}, ...}}, or nil if there was nothing to do.
-function Engine:step() return core_of(self):step() end
+-- texts = {{request =, copy =, text =}, ...}}, or nil if there was nothing to do. Answers and texts of requests that were
+-- submitted come here, also those that `generate` has computed beside its own.
+function Engine:step()
+  local step, kept = core_of(self):step(), self.kept
+  if not kept then return step end
+  self.kept, step = nil, step or {answers = {}, texts = {}}
+  for _, name in ipairs{"answers", "texts"} do
+    for _, each in ipairs(step[name]) do table.insert(kept[name], each) end
+  end
+  return kept
+end
+
+-- Keeps answers and texts of other requests than those of `generate` for the next step.
+local function keep(self, name, value)
+  self.kept = self.kept or {answers = {}, texts = {}}
+  table.insert(self.kept[name], value)
+end
 
 --- Answers a list of requests, or one. Returns their answers, those of the first request first, each with its `request`, the
 -- place in the list. Each replica passes its own requests; all ranks of a replica pass the same.
@@ -160,8 +176,9 @@ function Engine:generate(requests, value)
   end
   local failure -- of on_text, which may fail on one rank only
   local function show(piece)
+    if not places[piece.request] then return keep(self, "texts", piece) end
     piece.request = places[piece.request]
-    if not options.on_text or not piece.request or failure then return end
+    if not options.on_text or failure then return end
     local is_shown, reason = pcall(options.on_text, piece)
     if is_shown then return end
     failure = tostring(reason)
@@ -171,8 +188,12 @@ function Engine:generate(requests, value)
     for step in function() return engine:step() end do
       for _, piece in ipairs(step.texts) do show(piece) end
       for _, answer in ipairs(step.answers) do
-        answer.request = places[answer.request]
-        if answer.request then answers[#answers + 1] = answer end
+        if places[answer.request] then
+          answer.request = places[answer.request]
+          answers[#answers + 1] = answer
+        else
+          keep(self, "answers", answer)
+        end
       end
     end
   end)
@@ -189,19 +210,17 @@ function Engine:generate(requests, value)
 end
 
 --- Takes the parameters of a trainer of the same model, unless the engine reads those of a trainer that has an optimizer.
--- Without it, or with the trainer whose parameters the engine reads, only drops what was computed from the old ones: steps of
--- that trainer do this by themselves, but other changes do not. Collective over both meshes.
+-- Nothing is to be done for the trainer whose parameters it reads. Answers that have begun end with an error. Collective over
+-- both meshes.
 function Engine:update(trainer)
-  local engine = core_of(self)
-  if trainer ~= nil then check.argument("engine:update", "the first argument", "Trainer", trainer) end
-  if trainer ~= nil and trainer ~= self.trainer then
-    if infer.abilities(self.trainer).trains then
-      fail("engine:update: this engine reads the parameters of a trainer that trains, and another trainer's would replace them: "
-        .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
-    end
-    parameters.copy(trainer, self.trainer)
+  core_of(self)
+  check.argument("engine:update", "the first argument", "Trainer", trainer)
+  if trainer == self.trainer then return end
+  if infer.abilities(self.trainer).trains then
+    fail("engine:update: this engine reads the parameters of a trainer that trains, and another trainer's would replace them: "
+      .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
   end
-  engine:forget_keys()
+  parameters.copy(trainer, self.trainer)
 end
 
 --- Returns numbers about what the engine has done and holds.
@@ -211,6 +230,14 @@ function Engine:stats() return core_of(self):stats() end
 function Engine:release()
   self.core, self.trainer = nil, nil
   collectgarbage()
+end
+
+-- Models with rotary positions compute beyond those that they were trained on, but nobody knows how well.
+local function warn_of_context(options, of_model)
+  local most = of_model.seq
+  if not options.max_context or not most or most == 0 or options.max_context <= most or core.world.rank > 0 then return end
+  log.warn("infer.engine: max_context = %d is more than the %d tokens of the model, whose answers beyond these may be useless",
+           options.max_context, most)
 end
 
 -- The options of `make`, in C++.
@@ -229,6 +256,7 @@ local function engine(value)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens
     chat = opened.chat
+    warn_of_context(options, opened.options)
   end
   if options.chat_template then
     chat = {source = options.chat_template, name = "chat_template", variables = chat and chat.variables or {}}

@@ -169,7 +169,6 @@ ZT_LUA_MODULE(infer) {
       .method<submit>("submit")
       .method<abort_request>("abort")
       .method<step>("step")
-      .method<&Engine::forget_keys>("forget_keys")
       .method<stats>("stats")
       .getter<&Engine::has_work>("has_work")
       .getter<&Engine::vocabulary>("vocabulary")

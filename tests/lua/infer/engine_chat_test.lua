@@ -148,6 +148,68 @@ function TestChat:test_the_command_holds_a_conversation()
   lu.assertStrContains(text, "4 tokens in")
 end
 
+-- A folder without a tokenizer or a template is one error at the start, which names the file, whatever the input says.
+function TestChat:test_the_command_names_the_missing_file()
+  local folder = folder_of()
+  local chat = command("generate", "hello\nand?\n")
+  local function refused(messages)
+    local text, status = chat(folder, "--chat")
+    lu.assertEquals(status, 1, text)
+    for _, message in ipairs(messages) do lu.assertStrContains(text, message) end
+    lu.assertNotStrContains(text, "/clear")
+    lu.assertNotStrContains(text, "infer.engine")
+    local _, count = text:gsub("generate: ", "")
+    lu.assertEquals(count, 1, text)
+  end
+  zt.write_file(folder .. "/tokenizer_config.json", zt.json.encode{bos_token = BEGIN})
+  refused{"'" .. folder .. "' has no chat template (chat_template.jinja, or", "a conversation"}
+  local file = temporary() .. ".jsonl"
+  zt.write_file(file, '{"prompt": "x"}\n\n{"messages": [{"role": "user", "content": "x"}]}\n')
+  local text, status = command "generate"(folder, "--file", file)
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "has no chat template")
+  lu.assertStrContains(text, "the messages of line 3 of " .. file)
+  zt.fs.remove(folder .. "/tokenizer.json")
+  refused{"'" .. folder .. "' has no tokenizer (tokenizer.json or tokenizer.model), so a conversation cannot"}
+end
+
+-- A template that prints tools as JSON prints them as the file has them.
+function TestChat:test_the_command_keeps_the_json_of_a_file()
+  local folder = folder_of()
+  zt.write_file(folder .. "/tokenizer_config.json", zt.json.encode{
+    bos_token = BEGIN, chat_template = "{{ tools | tojson }}{{ messages[0] | tojson }}"})
+  local messages, tools = '[{"role": "user", "content": null}]', '[{"z": 2.0, "a": [], "b": null}]'
+  local file = temporary() .. ".jsonl"
+  local line = '{"messages": %s, "variables": {"tools": %s}, "max_tokens": 2, "temperature": 0, "prompt_logprobs": true}'
+  zt.write_file(file, line:format(messages, tools))
+  local text, status = command "generate"(folder, "--file", file, "--json")
+  lu.assertEquals(status, 0, text)
+  local prompt = tokenizer:encode '[{"z": 2.0, "a": [], "b": null}]{"role": "user", "content": null}'
+  local expected = infer.engine{model = folder}:generate{prompt = prompt, max_tokens = 2, temperature = 0, prompt_logprobs = true}
+  local answer = zt.json.decode(text:match "{[^\n]*}")
+  lu.assertEquals({answer.tokens, answer.prompt_logprobs}, {expected[1].tokens, expected[1].prompt_logprobs})
+  zt.write_file(file, '{"messages": [], "variables": [1]}')
+  text, status = command "generate"(folder, "--file", file)
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "line 1 of " .. file .. ": variables must be an object")
+end
+
+-- A conversation without any answer is a failure. /clear is advised only where there is something to clear.
+function TestChat:test_the_command_fails_without_an_answer()
+  local folder = folder_of()
+  local function chat(input)
+    return command("generate", input)(folder, "--chat", "--max-tokens", "3", "--temperature", "0")
+  end
+  local text, status = chat(("long "):rep(300) .. "\n")
+  lu.assertEquals(status, 1, text)
+  lu.assertStrContains(text, "exceed max_context = 256")
+  lu.assertNotStrContains(text, "/clear")
+  text, status = chat("hello\n" .. ("long "):rep(300) .. "\n")
+  lu.assertEquals(status, 0, text)
+  lu.assertStrContains(text, "lower max_tokens (/clear begins a new conversation)")
+  lu.assertEquals(({chat ""})[2], 0)
+end
+
 -- Tokens of a text by a tokenizer.json are those of the whole text, and the token file knows its tokenizer.
 function TestChat:test_token_files()
   local base = temporary()

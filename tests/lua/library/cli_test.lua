@@ -12,6 +12,8 @@ local OPTIONS = {
   {"trace", true, "write a trace"},
   {"sizes", {8, 16}, "sizes to try"},
   {"data", nil, "the tokens", type = "string"},
+  {"stop", nil, "a text", type = "string", repeats = true},
+  {"seeds", nil, "a seed", type = "integer", repeats = true, at_least = 1},
 }
 
 -- Runs zt.cli on these words. Returns the options; or nil, the exit status, and the text on stdout and on stderr.
@@ -84,6 +86,19 @@ function TestCli:test_lists()
   lu.assertEquals(parse("--sizes=").sizes, {})
 end
 
+function TestCli:test_options_that_repeat()
+  local options = parse("--stop", "a", "--seeds=3", "--stop=b,c", "--seeds", "4")
+  lu.assertEquals({options.stop, options.seeds}, {{"a", "b,c"}, {3, 4}})
+  lu.assertNil(parse().stop)
+  assert_mistake("option '--seeds' must be at least 1, got '0'", "--seeds", "1", "--seeds", "0")
+end
+
+function TestCli:test_an_option_that_is_given_twice()
+  assert_mistake("option '--layers' is given twice, and has one value: leave one out", "--layers", "3", "--layers=3")
+  assert_mistake("option '--sizes' is given twice", "--sizes", "3", "--sizes", "4")
+  assert_mistake("option '--trace' is given twice", "--trace=true", "--trace=false")
+end
+
 function TestCli:test_a_negative_number_is_a_value()
   assert_mistake("option '--layers' must be at least 1, got '-3'", "--layers", "-3")
 end
@@ -119,6 +134,7 @@ function TestCli:test_help_goes_to_the_output_and_exits_0()
   lu.assertStrMatches(out, ".*%-%-style gpt2|llama +architecture %(gpt2%)\n.*")
   lu.assertStrMatches(out, ".*%-%-micro%-batches integer +parts of a batch %(2%)\n.*")
   lu.assertStrMatches(out, ".*%-%-trace, %-%-no%-trace +write a trace %(on%)\n.*")
+  lu.assertStrMatches(out, ".*%-%-stop string +a text; may be given several times\n.*")
   lu.assertStrMatches(out, ".*%-%-overwrite +replace an earlier run\n.*")
 end
 
@@ -137,6 +153,8 @@ function TestCli:test_mistakes_of_the_script()
   refused("zt.cli: option 'n': unknown option 'at_leest': did you mean 'at_least'?", {"n", 3, "x", at_leest = 1})
   refused("zt.cli: option 'n'.at_least must be a number, got a string", {"n", 3, "x", at_least = "1"})
   refused("zt.cli: option 'n': between needs two numbers", {"n", 3, "x", between = {1}})
+  refused("zt.cli: option 'n': with repeats it has no default", {"n", 3, "x", repeats = true})
+  refused("and its type is integer, number or string", {"n", nil, "x", repeats = true, type = "list"})
   refused("zt.cli: option 'n': above is for numbers, and its type is string", {"n", "a", "x", above = 1})
   refused("zt.cli: option 'n' has the type integer, but its default is a string", {"n", "a", "x", type = "integer"})
   lu.assertErrorMsgContains("zt.cli: positional[1] must be a table, got a string", zt.cli,

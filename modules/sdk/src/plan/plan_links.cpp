@@ -75,10 +75,7 @@ std::vector<std::string> idle_axes(const Plan& plan) {
 }
 
 std::vector<std::string> axes_of_run(const Plan& plan, const RankProgram& program) {
-  const bool communicates = !program.split_axes.empty() || std::ranges::any_of(program.actions, [&](const Action& action) {
-    return action.kind != Kinds::get().count && !communicators_of(action, plan.model()).empty();
-  });
-  if (!communicates) return {};
+  if (!communicates(program, plan.model())) return {};
   std::set<std::string> wanted(program.split_axes.begin(), program.split_axes.end());
   wanted.insert(plan.data_axes().begin(), plan.data_axes().end());
   wanted.insert(plan.model().inner_axes.begin(), plan.model().inner_axes.end());

@@ -207,6 +207,12 @@ std::vector<std::vector<std::string>> communicators_of(const Action& action, con
   return {std::move(joined)};
 }
 
+bool communicates(const RankProgram& program, const ModelInfo& model) {
+  return !program.split_axes.empty() || std::ranges::any_of(program.actions, [&](const Action& action) {
+    return action.kind != Kinds::get().count && !communicators_of(action, model).empty();
+  });
+}
+
 std::optional<Message> message_of(const Action& action) {
   const auto& message = kind(action.kind).message;
   return message ? message(action) : std::nullopt;

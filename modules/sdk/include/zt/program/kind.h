@@ -118,6 +118,9 @@ Resources resources_of(const Action& action, const ModelInfo& model);
 std::vector<Resource> buffers_used(const Action& action, const ModelInfo& model);
 Role role_of(const Action& action);
 std::vector<std::vector<std::string>> communicators_of(const Action& action, const ModelInfo& model);
+// Returns whether a run of the rank's program communicates, but for the counts of what the batch holds: if so, the ranks agree on
+// whether it has failed.
+bool communicates(const RankProgram& program, const ModelInfo& model);
 std::optional<Message> message_of(const Action& action);
 Cost cost_of(const Action& action, const CostBasis& basis);
 std::string queue_of(const Action& action);

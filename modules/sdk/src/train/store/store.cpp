@@ -119,7 +119,8 @@ const UpdatedPart* Store::updated_part(int param) const {
   return found == parts.end() ? nullptr : &*found;
 }
 
-void Store::gather_parameters() const {
+void Store::gather_parameters() {
+  ++state_.replacements;
   for (const Unit& unit : state_.units) {
     if (!unit.plan.held) continue;
     owned_data::round_master(state_, unit);

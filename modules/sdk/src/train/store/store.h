@@ -72,7 +72,7 @@ class Store {
   void visit_tensors(Visitor& visitor) const;
   // Gives the parameters of all units the values that their owners hold. Units that are gathered for each use stay as they are.
   // Collective over the axes of the units.
-  void gather_parameters() const;
+  void gather_parameters();
 
   // Bytes held on this rank by kind: parameters, master, gradients, optimizer, buffers of passes, buckets.
   std::map<std::string, int64_t> bytes() const;

@@ -12,6 +12,7 @@
 #include "zt/base/error.h"
 #include "zt/base/hash.h"
 #include "zt/base/tensor.h"
+#include "zt/gemm/packed_stack.h"
 
 namespace zt::whole_tensors {
 
@@ -248,8 +249,7 @@ namespace {
 std::vector<int64_t> shape_given(const Store& store, int param, const Given& given) {
   const bool is_packed = !store.is_buffer(param) && store.info(param).is_packed();
   if (!is_packed || given.from || given.values.scalar_type() != at::kByte) return store.tensors()[param].shape;
-  const ParamInfo& info = store.info(param);
-  return {packed_bytes(info.pack, info.shape[0], info.shape[1])};
+  return {packed_bytes(store.info(param).pack, store.info(param).shape)};
 }
 
 }  // namespace
@@ -257,6 +257,7 @@ std::vector<int64_t> shape_given(const Store& store, int param, const Given& giv
 void set_parameter(Store& store, int param, const Given& given) {
   const at::Tensor values =
       agree(store, {param, fmt::format("parameter '{}'", store.tensors()[param].name), shape_given(store, param, given)}, given);
+  ++store.state().replacements;
   if (store.is_buffer(param)) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;

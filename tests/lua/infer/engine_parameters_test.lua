@@ -1,0 +1,126 @@
+-- Tests engines whose parameters change, and requests beside others that are under way.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local ckpt, infer, nn, optim = require "zt.ckpt", require "zt.infer", require "zt.nn", require "zt.optim"
+local cases = require "infer.engine_cases"
+local temporary = require "support.temporary"
+
+local TestParameters = {}
+
+local long = {prompt = cases.prompt(64, 3), max_tokens = 4, temperature = 0, logprobs = 0}
+
+local function answer_of(trainer) return cases.text(infer.engine{trainer = trainer}:generate(long)[1]) end
+
+-- However parameters change, an engine answers as a new one does, without what was kept of the old ones.
+function TestParameters:test_changes()
+  local folder = temporary()
+  local trainer = cases.trainer "llama"
+  local other = zt.trainer(trainer.program, {separate = true})
+  for _, parameter in ipairs(trainer.model:parameters()) do
+    other:set_parameter(parameter.name, trainer:parameter(parameter.name) * 1.25)
+  end
+  ckpt.save(folder, {model = other}, {async = false})
+  local ways = {
+    function() trainer:set_parameter("blocks.1.attention.qkv.weight", other:parameter "blocks.1.attention.qkv.weight") end,
+    function() ckpt.load(folder, {model = trainer}) end,
+  }
+  local engine = infer.engine{trainer = trainer}
+  engine:generate(long)
+  lu.assertTrue(engine:generate(long)[1].cached_tokens > 0)
+  for place, change in ipairs(ways) do
+    local before = answer_of(trainer)
+    change()
+    local answer = engine:generate(long)[1]
+    lu.assertEquals(answer.cached_tokens, 0, place)
+    lu.assertEquals(cases.text(answer), answer_of(trainer), place)
+    lu.assertNotEquals(cases.text(answer), before, place)
+  end
+end
+
+-- Returns an engine with an answer that has begun, and one whose prompt is long, after a few steps.
+local function begun(trainer)
+  local engine = infer.engine{trainer = trainer, token_budget = 8, max_sequences = 4}
+  local first = engine:submit{prompt = {1, 2}, max_tokens = 40, temperature = 0}
+  engine:step()
+  engine:step()
+  local second = engine:submit{prompt = cases.prompt(40, 5), max_tokens = 3, temperature = 0, prompt_logprobs = true,
+                               logprobs = 0}
+  engine:step()
+  return engine, first, second
+end
+
+-- Returns all answers that are still to come, by request.
+local function rest(engine)
+  local answers = {}
+  for step in function() return engine:step() end do
+    for _, answer in ipairs(step.answers) do answers[answer.request] = answer end
+  end
+  return answers
+end
+
+-- No answer mixes two models: those that have begun end with an error, the others begin with the new parameters.
+function TestParameters:test_changes_while_answers_are_made()
+  local program = zt.program(nn.gpt(cases.options "gpt2"), {precision = "fp32"})
+  local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.5}})
+  local batch = {tokens = cases.tensor{cases.prompt(30, 1)}, labels = cases.tensor{cases.prompt(30, 2)}}
+  local engine, first, second = begun(trainer)
+  trainer:step(batch)
+  local answers = rest(engine)
+  lu.assertEquals(answers[first].finish_reason, "error")
+  lu.assertStrContains(answers[first].error, "the parameters have changed while the answer was made: take the answers")
+  local expected = infer.engine{trainer = trainer}:generate{prompt = cases.prompt(40, 5), max_tokens = 3, temperature = 0,
+                                                            prompt_logprobs = true, logprobs = 0}[1]
+  lu.assertEquals(answers[second].finish_reason, "length")
+  lu.assertEquals(cases.text(answers[second]), cases.text(expected))
+  local own = infer.engine{trainer = trainer, dtype = "fp32"}
+  first = own:submit{prompt = {1, 2}, max_tokens = 40}
+  own:step()
+  own:update(trainer)
+  lu.assertEquals(rest(own)[first].finish_reason, "error")
+  lu.assertErrorMsgContains("the first argument", own.update, own)
+end
+
+-- Requests that were submitted go on beside those of `generate`; steps return what is complete of them.
+function TestParameters:test_generate_beside_submitted_requests()
+  local model = nn.gpt(cases.with(cases.options "llama", {vocab = 256}))
+  local trainer = zt.trainer(zt.program(model, {precision = "fp32"}), {separate = true})
+  local requests = cases.requests(4)
+  local expected = cases.texts(infer.engine{trainer = trainer}:generate(requests))
+  local engine = infer.engine{trainer = trainer, tokenizer = require("zt.data").tokenizer.bytes()}
+  local numbers = {engine:submit(requests[1]), engine:submit(requests[2])}
+  engine:step()
+  local pieces = {}
+  local own = engine:generate({requests[3], requests[4]}, {on_text = function(piece) pieces[piece.request] = true end})
+  lu.assertEquals(#own, 2)
+  for place, answer in ipairs(own) do
+    answer.text = ""
+    lu.assertEquals(answer.request, place)
+    lu.assertEquals(cases.text(answer), expected[(place + 2) .. ".0"])
+  end
+  local later = {}
+  for step in function() return engine:step() end do
+    for _, piece in ipairs(step.texts) do lu.assertTrue(piece.request == numbers[1] or piece.request == numbers[2]) end
+    for _, answer in ipairs(step.answers) do later[answer.request] = answer end
+  end
+  for place, number in ipairs(numbers) do
+    local answer = later[number]
+    answer.text = ""
+    lu.assertEquals(cases.text(answer), expected[place .. ".0"])
+  end
+  for request in pairs(pieces) do lu.assertTrue(request <= 2) end
+  lu.assertNil(engine:step())
+end
+
+function TestParameters:test_log_probabilities_are_lists()
+  local engine = infer.engine{trainer = cases.trainer "llama"}
+  local answer = engine:generate{prompt = {1}, max_tokens = 1, prompt_logprobs = true, n = 2}
+  lu.assertEquals(answer[1].prompt_logprobs, {})
+  lu.assertNil(answer[2].prompt_logprobs)
+  lu.assertNil(answer[1].logprobs)
+  lu.assertErrorMsgContains("logit_bias has token 131, and the vocabulary has 131 tokens", engine.submit, engine,
+                            {prompt = {1}, logit_bias = {[cases.VOCAB] = 1}})
+  lu.assertErrorMsgContains("'messages', 'variables', 'specials'", engine.submit, engine, {beams = 3, prompt = {2}})
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestParameters", TestParameters}})
