@@ -7,6 +7,8 @@
 #   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle, transformers in .venv-huggingface, which
 #                                uses that PyTorch, and in .venv-records the tools that read the records of runs: for golden
 #                                files and comparisons
+#   scripts/setup.sh --peers     installs as --oracle, and in .venv-peers ctranslate2 and llama.cpp, which is built here (about 8
+#                                minutes): for bench/peers/infer
 #   ZT_TORCH_DIR=/path           uses the LibTorch in that folder (with include/ and lib/) instead of the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +18,10 @@ CUDA_WHEELS=(nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # libtorch
 TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 DEEPSPEED_WHEEL=deepspeed==0.19.8
 BITSANDBYTES_WHEEL=bitsandbytes==0.50.2
-HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0)
+HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0 psutil==7.2.2)
+ACCELERATE_WHEEL=accelerate==1.15.0
+PEERS_WHEELS=(ctranslate2==4.8.5 gguf==0.19.0)
+LLAMA_CPP=llama-cpp-python==0.3.36 # has no wheels
 RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
 MIN_CMAKE=3.25
 NEEDED_MB=6000
@@ -26,12 +31,14 @@ fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
 
 tests=no
 oracle=no
+peers=no
 for argument in "$@"; do
   case $argument in
     --tests) tests=yes ;;
     --oracle) oracle=yes ;;
-    -h|--help) sed -n '2,11s/^# \{0,1\}//p' "$0"; exit 0 ;;
-    *) fail "unknown argument '$argument': give --tests, --oracle or nothing" ;;
+    --peers) oracle=yes peers=yes ;;
+    -h|--help) sed -n '2,13s/^# \{0,1\}//p' "$0"; exit 0 ;;
+    *) fail "unknown argument '$argument': give --tests, --oracle, --peers or nothing" ;;
   esac
 done
 
@@ -144,14 +151,29 @@ install_oracle() {
 }
 
 install_huggingface() {
-  local want="${HUGGINGFACE_WHEELS[*]}"
+  local want="${HUGGINGFACE_WHEELS[*]} $ACCELERATE_WHEEL"
   up_to_date .venv-huggingface "$want" && return
   make_venv .venv-huggingface
   pip_install .venv-huggingface "Hugging Face's transformers" "${HUGGINGFACE_WHEELS[@]}"
   local packages
   packages=$(.venv-huggingface/bin/python -c 'import site; print(site.getsitepackages()[0])')
   .venv-oracle/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$packages/oracle.pth"
+  pip_install .venv-huggingface "accelerate, with which transformers quantises" --no-deps "$ACCELERATE_WHEEL"
   stamp .venv-huggingface "$want"
+}
+
+install_peers() {
+  local want="${PEERS_WHEELS[*]} $LLAMA_CPP" venv
+  up_to_date .venv-peers "$want" && return
+  make_venv .venv-peers
+  # Python does not read .pth files in a folder that one added, so both folders are named.
+  for venv in .venv-huggingface .venv-oracle; do
+    "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
+  done >"$(.venv-peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/huggingface.pth"
+  pip_install .venv-peers "ctranslate2, and what writes llama.cpp's files" "${PEERS_WHEELS[@]}"
+  CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=ON" \
+    pip_install .venv-peers "llama.cpp, built for this processor" --no-binary llama-cpp-python "$LLAMA_CPP"
+  stamp .venv-peers "$want"
 }
 
 install_records() {
@@ -169,3 +191,4 @@ if [ "$oracle" = yes ]; then
   install_huggingface
   install_records
 fi
+if [ "$peers" = yes ]; then install_peers; fi

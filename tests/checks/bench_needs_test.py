@@ -27,7 +27,7 @@ class Needs(unittest.TestCase):
                 self.assertIn("this needs ", done.stderr)
                 self.assertIn("numpy", done.stderr)
                 self.assertRegex(done.stderr,
-                                 r"run `scripts/setup\.sh --oracle` and use `\.venv-(oracle|huggingface)/bin/python bench/peers/")
+                                 r"run `scripts/setup\.sh --(oracle|peers)` and use `\.venv-(oracle|huggingface|peers)/bin/python bench/peers/")
 
 
 if __name__ == "__main__":

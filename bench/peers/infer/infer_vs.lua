@@ -1,10 +1,10 @@
--- The ztoolkit side of bench/peers/infer_vs.py. Reads lines {"prompts", "tokens"}: answers the prompts, lists of tokens, by so
+-- The ztoolkit side of infer_vs.py. Reads lines {"prompts", "tokens"}: answers the prompts, lists of tokens, by so
 -- many tokens each, the likeliest ones, and prints {"seconds", "first"}: the tokens of the first answer.
 local zt = require "zt"
 local infer = require "zt.infer"
 
 local o = zt.cli{
-  name = "infer_vs", about = "Answers prompts for bench/peers/infer_vs.py.",
+  name = "infer_vs", about = "Answers prompts for bench/peers/infer/infer_vs.py.",
   options = {
     {"dtype", "bf16", "type of the parameters", one_of = {"fp32", "bf16"}},
     {"weights", "plain", "the format of matrices", one_of = {"plain", "panels", "int8", "int4", "nf4"}},
