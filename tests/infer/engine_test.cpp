@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "engine/setup.h"
 #include "layers/layers.h"
 #include "providers.h"
 #include "zt/gemm/gemm_choice.h"
@@ -89,7 +90,7 @@ TEST_P(EngineDtypes, HaveTheLogProbabilitiesOfTheTrainersForward) {
     options.trainer = trainer;
     options.token_budget = 20;
     options.max_sequences = 3;
-    Engine engine(options, {});
+    Engine engine(checked_options(options), {});
     std::map<int64_t, Value::List> prompts;
     for (int64_t i = 1; i <= 6; ++i) {
       const Value::List prompt = tokens_of(9 * i, i);

@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "layers/layers.h"
@@ -10,6 +11,7 @@
 #include "support/message.h"
 #include "support/spawn.h"
 #include "zt/base/error.h"
+#include "zt/program/kind.h"
 
 namespace zt::test {
 namespace {
@@ -57,6 +59,22 @@ TEST(PipelineUse, EvaluatesAndInfersOnEveryRank) {
       EXPECT_TRUE(at::equal(trainer->infer(Batch{{"tokens", global_batch(0).at("tokens")}}).at("logits"), logits)) << schedule;
     });
   }
+}
+
+// No backward follows, so each value goes when it was read.
+TEST(PipelineUse, EvaluationsKeepNothing) {
+  spawn(2, [](const World& world) {
+    const auto trainer = make_trainer(world, small(2, "one_f_one_b"));
+    for (const Mode mode : {Mode::eval, Mode::generate}) {
+      const Program& program = trainer->program();
+      const RankProgram built = program.build(mode, program.coord());
+      const auto is_forward = [](const Action& action) { return action.kind == Kinds::get().forward; };
+      EXPECT_GT(std::ranges::count_if(built.actions, is_forward), 0);
+      for (const Action& action : built.actions) {
+        EXPECT_TRUE(!is_forward(action) || action.keep() == Keep::none) << action.target;
+      }
+    }
+  });
 }
 
 TEST(PipelineUse, StepsByHandSayWhyTheyCannotRun) {

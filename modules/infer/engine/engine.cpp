@@ -18,7 +18,7 @@ constexpr auto kOldParameters =
     "update";
 
 Engine::Engine(EngineOptions options, const World& world)
-    : options_(checked_options(std::move(options))),
+    : options_(std::move(options)),
       world_(world),
       replica_(world.dry ? Replica() : Replica(*options_.trainer)),
       limits_{.rows = options_.token_budget,

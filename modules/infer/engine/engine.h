@@ -46,9 +46,8 @@ struct EngineStats {
 // the program couples, whose steps it runs with.
 class Engine {
  public:
-  // Throws Misuse if the model cannot keep keys and values, naming the layer, if the options do not fit the model, or if the
-  // cache does not fit the memory. Collective over the mesh. `world`: of this rank. In a dry run the engine has no cache, and
-  // only `describe_step` may be called.
+  // `options` as checked_options returns them. Throws Misuse if the cache does not fit the memory. Collective over the mesh.
+  // `world`: of this rank. In a dry run the engine has no cache, and only `describe_step` may be called.
   Engine(EngineOptions options, const World& world);
 
   // Throws Misuse, with `path`, for a request that can never be answered: a table as `parse_request` takes it. Not collective.

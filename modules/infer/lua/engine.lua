@@ -72,8 +72,12 @@ local function encode_chat(self, request, path)
     fail("%s.messages need a tokenizer and a chat template, and the model has none: give infer.engine tokenizer and "
       .. "chat_template, or the request a prompt", path)
   end
-  local variables = {}
-  for _, from in ipairs{self.chat.variables, request.variables or {}} do
+  local variables, given = {}, request.variables or {}
+  if check.type_name(given) == "a Json" then given = given:fields() end
+  if type(given) ~= "table" then
+    fail("%s.variables must be a table of names, got %s", path, check.type_name(given))
+  end
+  for _, from in ipairs{self.chat.variables, given} do
     for key, value in pairs(from) do variables[key] = value end
   end
   local chat = template_of(self.chat):render(request.messages, {variables = variables, add_generation_prompt = true})
@@ -244,23 +248,32 @@ end
 local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_sequences", "cache", "numerics", "speculative",
                  "stop_tokens"}
 
-local function engine(value)
+-- Returns the options, and the opened model if the engine makes a trainer of its own.
+local function opened_of(value)
   local options = check.options("infer.engine", SCHEMA, value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
-  local chat
+  if options.chat_template then template_of{source = options.chat_template, name = "chat_template"} end
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
-  if options.model or has_layout then
-    local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
+  if not options.model and not has_layout then return options end
+  local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
+  warn_of_context(options, opened.options)
+  return options, opened
+end
+
+local function engine(value)
+  local is_right, options, opened = pcall(opened_of, value)
+  local given = type(value) == "table" and value or {}
+  local reason = infer.agreed(given.mesh or given.trainer, is_right and "" or tostring(options)) -- before ranks wait for others
+  if reason ~= "" then error(reason, 0) end
+  local chat = opened and opened.chat
+  if opened then
     options.trainer = require "zt.infer.trainer"(opened, options)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens
-    chat = opened.chat
-    warn_of_context(options, opened.options)
   end
   if options.chat_template then
     chat = {source = options.chat_template, name = "chat_template", variables = chat and chat.variables or {}}
-    template_of(chat)
   end
   local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat}, Engine), {}
   for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end

@@ -42,9 +42,48 @@ const auto kEngine =
         .optional("speculative", &EngineOptions::speculative, "guesses tokens by what the text said before")
         .optional("stop_tokens", &EngineOptions::stop_tokens, "tokens of the model that end an answer");
 
+// Returns the mesh of what may be a trainer or a mesh; null for another value and for one rank.
+std::shared_ptr<Mesh> mesh_of(const Value& value) {
+  const auto* object = value.get_if<Object>();
+  const auto trainer = object ? object->as<Trainer>() : nullptr;
+  const auto mesh = trainer ? trainer->program().mesh() : object ? object->as<Mesh>() : nullptr;
+  return mesh && mesh->coord().shape.world_size() > 1 ? mesh : nullptr;
+}
+
+// Returns what is wrong on a rank of the mesh: `mine`, or what another rank passed. Collective over the mesh, if there is one.
+std::string wrong_on_a_rank(const std::shared_ptr<Mesh>& mesh, const std::string& mine) {
+  if (!mesh) return mine;
+  const std::vector<Value> all = mesh->world()->control->all_gather_values(mine, "agrees on the options of an engine");
+  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
+    const auto* other = all[rank].get_if<std::string>();
+    if (other && !other->empty()) return fmt::format("rank {}: {}", rank, *other);
+  }
+  return mine;
+}
+
+// infer.agreed(trainer or mesh, what is wrong on this rank, or "") -> what is wrong on a rank of the mesh, or ""
+int agreed_over_mesh(lua_State* L) {
+  const Value holder = lua::is_absent(L, 1) ? Value() : lua::check_value(L, 1);
+  lua::push(L, wrong_on_a_rank(lua::world(L).dry ? nullptr : mesh_of(holder), lua::check_string(L, 2)));
+  return 1;
+}
+
 // infer.make{trainer = t, ...} -> Engine
 int make(lua_State* L) {
-  lua::push(L, std::make_shared<Engine>(kEngine.parse(lua::check_value(L, 1)), lua::world(L)));
+  const Value value = lua::check_value(L, 1);
+  std::optional<EngineOptions> options;
+  std::string wrong;
+  try {
+    options = checked_options(kEngine.parse(value));
+  } catch (const Error& error) {
+    wrong = error.what();
+  }
+  const World world = lua::world(L);
+  const auto* table = value.get_if<Value::Table>();
+  const auto trainer = table ? table->find("trainer") : Value::Table::const_iterator();
+  if (!world.dry && table && trainer != table->end()) wrong = wrong_on_a_rank(mesh_of(trainer->second), wrong);
+  if (!wrong.empty()) misuse("{}", wrong);
+  lua::push(L, std::make_shared<Engine>(*std::move(options), world));
   return 1;
 }
 
@@ -160,6 +199,7 @@ ZT_LUA_MODULE(infer) {
   module.from_lua("engine", "zt.infer.engine")
       .function<make>("make")
       .function<abilities>("abilities")
+      .function<agreed_over_mesh>("agreed")
       .function<draw_one>("draw")
       .function<measure_read_rate>("read_rate");
   module.type<Engine>()

@@ -146,6 +146,23 @@ function TestParallel:test_several_axes()
   end
 end
 
+-- What is wrong on one rank is an error on all, before they wait for each other.
+function TestParallel:test_wrong_options_on_one_rank()
+  local mesh = comm.mesh{dp = -1}
+  local trainer = zt.trainer(zt.program(nn.gpt(cases.options "llama"), {mesh = mesh}), {separate = true})
+  local wrong_rank = zt.world.size - 1
+  for place, wrong in ipairs{{token_budgt = 3}, {max_sequences = 0}, {cache = {blok = 3}}, {token_budget = 1}, {model = "/none"}} do
+    for _, layout in ipairs{{trainer = trainer}, {trainer = trainer, mesh = mesh, data = mesh.dp}} do
+      if not (wrong.model and not layout.mesh) then
+        local is_wrong = zt.world.rank == wrong_rank
+        local is_made, message = pcall(infer.engine, with(layout, is_wrong and wrong or {}))
+        lu.assertFalse(is_made, place)
+        lu.assertEquals(tostring(message):find(("rank %d: "):format(wrong_rank), 1, true) ~= nil, not is_wrong, tostring(message))
+      end
+    end
+  end
+end
+
 -- The first rank's requests are those that count, so all ranks stop at once.
 function TestParallel:test_an_abort_reaches_all_ranks()
   local mesh = comm.mesh{pp = -1}

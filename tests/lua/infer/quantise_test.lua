@@ -128,6 +128,14 @@ function TestQuantise:test_mistakes()
   local _, to = quantised(folder)
   refused("holds a packed model already", folder, to)
   refused("are packed already, as int8", to, temporary())
+  refused("is the name of a file: give a folder", folder, temporary() .. ".safetensors")
+  local plain = temporary() -- a model as Hugging Face writes it, which must not be lost
+  require "support.command" "ckpt"("export", folder, plain, "--huggingface")
+  local content = zt.fs.read(plain .. "/model.safetensors")
+  for _, from in ipairs{folder, plain} do
+    refused("holds other files than those of a packed model, which could be lost", from, plain, "--overwrite")
+  end
+  lu.assertEquals(zt.fs.read(plain .. "/model.safetensors"), content)
   refused("group", folder, temporary(), "--group", "48")
   refused("no parameter has a name that contains 'hed'", folder, temporary(), "--keep", "hed")
   refused("there is no folder '/none'", "/none", temporary())

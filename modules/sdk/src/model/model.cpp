@@ -75,7 +75,10 @@ namespace {
 // Throws Misuse unless the columns of a matrix, and those of each rank's part, are whole groups. Also for a stack of matrices.
 void check_groups(const Param& param, const PackSpec& spec) {
   const int64_t columns = param.shape.back();
-  const auto advice = [&] { return fmt::format("give a smaller group, or name '{}' in keep", param.name); };
+  const auto advice = [&] {
+    const bool is_nf4 = spec.format == PackFormat::nf4;
+    return fmt::format("{}, or name '{}' in keep", is_nf4 ? "take int4 with a group of 32" : "give a smaller group", param.name);
+  };
   if (spec.format == PackFormat::panels) return;
   if (columns % spec.group != 0)
     misuse("'{}' has {} columns, no multiple of the group of {}: {}", param.name, columns, spec.group, advice());
