@@ -82,7 +82,7 @@ local function of_huggingface(path)
     options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = #ends > 0 and ends or ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(folder),
     names = files.names, read = files.read, check = files.check_copies,
-    weights = files.weights, stays_tied = files.weights ~= nil,
+    weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
   }
 end
 
@@ -121,8 +121,8 @@ end
 
 --- Opens a folder. Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
 -- chat = {source =, name =, variables = that the template reads} or nil, files = {name = content} of the tokenizer, weights = the
--- options of model:pack if matrices are packed, stays_tied = whether the head of a tied model is then no matrix of its own,
--- names = of its parameters}, with the functions `read(place, name)`, which returns a parameter, and `load(trainer, is_packed)`,
+-- options of model:pack if matrices are packed, is_by_bitsandbytes = whether it has packed them: then the head of a tied model is
+-- no matrix of its own, and `weights.nested` may be set to false, names = of its parameters}, with the functions `read(place, name)`, which returns a parameter, and `load(trainer, is_packed)`,
 -- which is collective: whether some parameters of the trainer are packed.
 function model.open(path)
   if path:find "%.gguf$" then

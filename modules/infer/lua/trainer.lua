@@ -33,7 +33,7 @@ end
 -- Returns the format of matrices: that of the folder or of the option `weights`; nil: plain. Blocks of nested scales cannot be
 -- cut over ranks, so matrices of bitsandbytes are then read without nested scales: the values are equal.
 local function format_of(opened, o)
-  if opened.weights and opened.stays_tied and o.tensor then opened.weights.nested = false end
+  if opened.is_by_bitsandbytes and o.tensor then opened.weights.nested = false end
   local weights = o.weights
   if not opened.weights then
     if not weights then return nil end
@@ -54,7 +54,7 @@ end
 local function model_of(opened, o)
   local options, weights = cut(opened.options, o), format_of(opened, o)
   if not weights then return moe.gpt(options) end
-  local is_right, model = pcall(require("zt.infer.packed_folder").model_of, options, weights, opened.stays_tied)
+  local is_right, model = pcall(require("zt.infer.packed_folder").model_of, options, weights, opened.is_by_bitsandbytes)
   if not is_right then fail("infer.engine.weights: %s", (tostring(model):gsub("^%S+:%d+: ", ""))) end
   return model
 end

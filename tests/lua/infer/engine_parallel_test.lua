@@ -157,7 +157,8 @@ function TestParallel:test_wrong_options_on_one_rank()
         local is_wrong = zt.world.rank == wrong_rank
         local is_made, message = pcall(infer.engine, with(layout, is_wrong and wrong or {}))
         lu.assertFalse(is_made, place)
-        lu.assertEquals(tostring(message):find(("rank %d: "):format(wrong_rank), 1, true) ~= nil, not is_wrong, tostring(message))
+        local names_rank = tostring(message):find(("rank %d: "):format(wrong_rank), 1, true) ~= nil
+        lu.assertEquals(names_rank, not is_wrong, tostring(message))
       end
     end
   end
