@@ -24,7 +24,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import transformers.utils.logging
 from transformers.utils import chat_template_utils
 
-import template_grammar
+from text import template_grammar
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent / "golden" / "templates"
 NOW = 1753963200  # the time that strftime_now prints, in UTC

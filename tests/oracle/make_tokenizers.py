@@ -23,7 +23,7 @@ import tokenizers
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 import golden
-import tokenizer_styles
+from text import tokenizer_styles
 
 FOLDER = golden.FOLDER / "tokenizers"
 LAST = 0x110000

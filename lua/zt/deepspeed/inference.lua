@@ -13,7 +13,9 @@ local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local generation = require "zt.deepspeed.inference.generation"
+local log = require "zt.log"
 local methods = require "zt.methods"
+local samples = require "zt.deepspeed.inference.generation_samples"
 
 local Engine = class.new "DeepSpeedInference"
 
@@ -21,7 +23,7 @@ function Engine:init(options)
   self.engine, self.config, self.mesh = build.engine(options)
   self.trainer, self.tokenizer, self.max_context = self.engine.trainer, self.engine.tokenizer, self.engine.max_context
   self.module = self.trainer.model
-  self.has_profile, self.times = false, {}
+  self.has_profile, self.times, self.told = false, {}, {}
 end
 
 -- Calls fn(...). With profile_model_time, notes the milliseconds that it takes.
@@ -33,24 +35,63 @@ local function timed(self, fn, ...)
   return result
 end
 
+-- Returns a function that logs a text the first time.
+local function teller(self)
+  return function(text)
+    if self.told[text] then return end
+    self.told[text] = true
+    log.info("%s", text)
+  end
+end
+
+-- Calls fn(). Returns what is wrong on one of the ranks that make the same call ("": nothing), and the results of fn. `mesh`: all
+-- its ranks make this call; nil: the ranks that share matrices.
+local function together(self, mesh, fn)
+  local is_right, first, second = pcall(fn)
+  local mine = is_right and "" or (tostring(first):gsub("^%S+:%d+: ", ""))
+  if core.world.dry then return mine, first, second end
+  return mesh and require("zt.infer").agreed(mesh, mine) or self.engine.core:agreed(mine), first, second
+end
+
 local function transformers_generate(self, arguments)
-  local requests, given = generation.requests(arguments)
+  local wrong, requests, given = together(self, nil, function()
+    return generation.requests(arguments, self.engine, self.config.generation, teller(self))
+  end)
+  if wrong ~= "" then
+    if not core.world.dry then self.engine:generate{} end -- other replicas may need this rank's parameters or experts
+    fail("%s", wrong)
+  end
   return generation.result(self.engine:generate(requests), given)
 end
 
---- Generates tokens. With a tensor [samples, tokens], or a table with `input_ids`, takes the arguments of transformers' generate
--- and returns an int64 tensor of samples and answers. Otherwise takes requests of zt.infer and returns answers. All ranks that
--- share matrices make the same call; other ranks have samples of their own.
+-- Returns whether a table is that of transformers' arguments: neither a request of zt.infer nor a list of them.
+local function is_arguments(inputs)
+  if type(inputs) ~= "table" or next(inputs) == nil then return false end
+  return #inputs == 0 and inputs.prompt == nil and inputs.messages == nil
+end
+
+-- Returns whether a value is input_ids: a tensor, or a list of lists of tokens.
+local function is_samples(inputs)
+  if check.is("tensor", inputs) then return true end
+  local first = type(inputs) == "table" and inputs[1]
+  return type(first) == "table" and type(first[1]) == "number"
+end
+
+--- Generates tokens. With a tensor [samples, tokens], a list of lists of tokens, or a table with `input_ids`, takes the arguments
+-- of transformers' generate and returns an int64 tensor of samples and answers. What no argument says is as the
+-- generation_config.json of the model's folder says, and otherwise as in transformers: engine.config.generation has these
+-- values. Otherwise takes requests of zt.infer and returns answers. All ranks that share matrices make the same call; other ranks
+-- have samples of their own.
 function Engine:generate(inputs, options)
-  if check.is("tensor", inputs) then
+  if is_samples(inputs) then
     if options ~= nil then check.argument("engine:generate", "the second argument", "table", options) end
     local arguments = {}
     for key, value in pairs(options or {}) do arguments[key] = value end
-    if arguments.input_ids ~= nil then fail "engine:generate: input_ids is given twice, first as the tensor" end
+    if arguments.input_ids ~= nil then fail "engine:generate: input_ids is given twice, first as the first argument" end
     arguments.input_ids = inputs
     return timed(self, transformers_generate, self, arguments)
   end
-  if type(inputs) == "table" and (inputs.input_ids ~= nil or inputs.generation_config ~= nil) then
+  if is_arguments(inputs) then
     if options ~= nil then fail "engine:generate: a table with input_ids has all arguments: put the others into it" end
     return timed(self, transformers_generate, self, inputs)
   end
@@ -59,21 +100,36 @@ end
 
 local FORWARD = {
   {"input_ids", "any", "an int64 tensor [samples, tokens]", required = true},
-  {"attention_mask", "any", "ones: samples of other lengths need calls of their own"},
+  {"attention_mask", "any", "a tensor or lists of ones: samples of other lengths need calls of their own"},
 }
 
---- Returns {logits = [samples, tokens, vocab]} of an int64 tensor [samples, tokens], or of {input_ids = tensor}. `engine(batch)`
--- is the same. Collective over the ranks that share matrices or parameters, with the same tensor where they share matrices.
-function Engine:forward(batch)
+-- Returns the options of `forward`, checked.
+local function checked_batch(batch)
   if check.is("tensor", batch) then batch = {input_ids = batch} end
   local o = check.options("engine:forward", FORWARD, batch)
   if not check.is("tensor", o.input_ids) or o.input_ids:dim() ~= 2 then
     fail("engine:forward.input_ids must be an int64 tensor [samples, tokens], got %s", check.type_name(o.input_ids))
   end
-  if check.is("tensor", o.attention_mask) and o.attention_mask:eq(0):any():item() then
+  if o.attention_mask ~= nil and samples.has_padding("engine:forward", o.attention_mask, o.input_ids) then
     fail "engine:forward.attention_mask has zeros: samples of other lengths need calls of their own, or engine:generate"
   end
-  return timed(self, function() return {logits = self.trainer:infer{tokens = o.input_ids}.logits} end)
+  return o
+end
+
+-- Returns the mesh whose ranks all take part in a forward pass, because they share parameters or experts; nil if there is none.
+local function coupled_mesh(self)
+  local is_coupled = self.config.zero or (self.config.experts or 1) > 1
+  return is_coupled and self.mesh or nil
+end
+
+--- Returns {logits = [samples, tokens, vocab]} of an int64 tensor [samples, tokens], or of {input_ids = tensor}. `engine(batch)`
+-- is the same. Collective over the ranks that share matrices or parameters, with the same tensor where they share matrices.
+function Engine:forward(batch)
+  return timed(self, function()
+    local wrong, o = together(self, coupled_mesh(self), function() return checked_batch(batch) end)
+    if wrong ~= "" then fail("%s", wrong) end
+    return {logits = self.trainer:infer{tokens = o.input_ids}.logits}
+  end)
 end
 
 Engine.__call = Engine.forward

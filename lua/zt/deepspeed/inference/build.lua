@@ -3,7 +3,9 @@
 local check = require "zt.check"
 local config = require "zt.deepspeed.inference.config"
 local core = require "zt.core"
+local elsewhere = require "zt.deepspeed.inference.elsewhere"
 local fail = require "zt.fail"
+local generation_file = require "zt.deepspeed.inference.generation_file"
 local keys = require "zt.deepspeed.inference.keys"
 local log = require "zt.log"
 local ragged_keys = require "zt.deepspeed.inference.ragged_keys"
@@ -42,7 +44,10 @@ local function split(value)
   local is_known = {}
   for _, name in ipairs(names) do is_known[name] = true end
   for _, key in ipairs(check.sorted_keys(value)) do
-    if not is_known[key] then fail("zt.init_inference: unknown option '%s'%s", key, core.suggest(key, names)) end
+    if not is_known[key] then
+      local where = elsewhere.text(key, {keys, ragged_keys})
+      fail("zt.init_inference: unknown option '%s'%s", key, where and ": " .. where or core.suggest(key, names))
+    end
     local part = is_own[key] and own or others
     part[key] = value[key]
   end
@@ -139,8 +144,8 @@ local function check_made(engine, read)
   end
 end
 
---- Checks the options of zt.init_inference. Returns the engine of zt.infer, and the configuration as config.read returns it.
--- Collective.
+--- Checks the options of zt.init_inference. Returns the engine of zt.infer, and the configuration as config.read returns it, with
+-- `generation`, what the model's folder says about `generate` (generation_file.lua). Collective.
 function build.engine(value)
   local own, others = split(value)
   local read = config.read(own.config, others)
@@ -157,6 +162,7 @@ function build.engine(value)
     engine:release()
     error(reason, 0)
   end
+  read.generation = generation_file.read(options.model, own.stop_tokens)
   return engine, read, options.mesh
 end
 

@@ -2,6 +2,7 @@
 
 local check = require "zt.check"
 local ds = require "zt.deepspeed.config"
+local elsewhere = require "zt.deepspeed.inference.elsewhere"
 local fail = require "zt.fail"
 local judge = require "zt.deepspeed.values.judge"
 local keys = require "zt.deepspeed.inference.keys"
@@ -71,6 +72,21 @@ local function ragged_of(all)
   return without_auto(inner, DEPTH)
 end
 
+-- Returns the configuration without the keys that belong elsewhere, each of which is a mistake. `schema` is the configuration's.
+local function without_strangers(given, schema, mistakes)
+  local own = {}
+  for key, value in pairs(given) do own[key] = value end
+  local schemas = schema == keys and {keys, ragged_keys} or {schema}
+  for _, key in ipairs(check.sorted_keys(given)) do
+    local where = not schema.blocks[""].by_name[key] and elsewhere.text(key, schemas)
+    if where then
+      own[key] = nil
+      mistakes:try("", fail, "the configuration: unknown key '%s': %s", key, where)
+    end
+  end
+  return own
+end
+
 --- Reads `source`, a file's name, JSON text, a table or nil, with the keys `options` of deepspeed.init_inference beside it.
 -- Returns the fields
 --
@@ -93,7 +109,8 @@ function config.read(source, options)
   local given_config, schema = ragged or all, ragged and ragged_keys or keys
   if type(given_config.moe) == "boolean" then given_config.moe = {enabled = given_config.moe} end
   local mistakes = new_mistakes()
-  local given, notes = judge.run(schema.blocks, given_config, {}, mistakes)
+  local own = without_strangers(given_config, schema, mistakes)
+  local given, notes = judge.run(schema.blocks, own, {}, mistakes)
   mistakes:raise()
   local out = (ragged and result.of_ragged or result.of)(given, given_config)
   out.notes = notes

@@ -12,7 +12,7 @@ local FORMATS = "; `int8` has symmetric codes, `int4` is symmetric if the key sa
 
 local DTYPES = {}
 for name, aliases in pairs {
-  fp32 = {"float32", "float", "torch.float32"}, fp16 = {"float16", "half", "torch.float16", "torch.half"},
+  fp32 = {"float32", "float", "torch.float32", "torch.float"}, fp16 = {"float16", "half", "torch.float16", "torch.half"},
   bf16 = {"bfloat16", "bfloat", "torch.bfloat16"}, int8 = {"torch.int8"},
 } do
   for _, alias in ipairs(aliases) do DTYPES[alias] = name end

@@ -73,7 +73,7 @@ local function offload_of(given)
   if device == nil or device == "none" then return nil end
   local folder, elements = given["zero.offload_param.nvme_path"], given["zero.offload_param.max_in_cpu"]
   if device == "cpu" then return {parameters = "host"} end
-  if not folder then
+  if folder == nil or folder == "" then
     fail "zero.offload_param.device = 'nvme' needs a place for the files: give nvme_path, a folder on a fast disk"
   end
   return {parameters = "nvme", folder = folder, elements = elements}
