@@ -18,7 +18,8 @@ local o = zt.cli{
   positional = {{"folder", "on the disk to measure"}},
 }
 
-local shape = {family = "llama", layers = o.layers, hidden = 2048, ffn = 5632, heads = 32, kv_heads = 8, vocab = 32000, seq = 4096}
+local shape = {family = "llama", layers = o.layers, hidden = 2048, ffn = 5632, heads = 32, kv_heads = 8, vocab = 32000,
+               seq = 4096}
 local trainer = zt.trainer(zt.program(nn.gpt(shape), {precision = "bf16"}), {separate = true})
 
 local function engine_of(more)

@@ -60,6 +60,7 @@ class Engine {
   bool abort(int64_t number);
   // Computes some tokens of the answers that are under way, and draws the next ones. If it throws, no answer has changed.
   EngineStep step();
+  bool is_coupled() const { return replica_.is_coupled(); }  // with other replicas
   bool has_work() const { return !live_.empty() || !commands_.empty(); }
 
   // Lets the plan of the dry trainer describe a step of this engine. Returns the step's micro-batches: as many tokens as a step

@@ -18,6 +18,7 @@ class Replica {
   explicit Replica(const Trainer& trainer);
 
   int ranks() const { return own_ ? own_->size() : 1; }
+  bool is_coupled() const { return coupled_ != nullptr; }
   bool is_first() const { return !own_ || own_->rank() == 0; }
   // Returns the value of the replica's first rank, on all of its ranks. Collective over the replica.
   Value from_first(const Value& value) const;

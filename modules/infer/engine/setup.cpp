@@ -239,6 +239,8 @@ void check_fits(const Request& request, const EngineOptions& options) {
            request.path, prompt, request.max_tokens, options.max_context);
   const int64_t vocabulary = vocabulary_of(options.trainer->program().info());
   if (request.stop_tokens) check_stop_tokens(*request.stop_tokens, vocabulary, request.path);
+  if (!request.stop.empty() && !options.tokenizer)
+    misuse("{}.stop has texts, and the engine has no tokenizer, so answers have none: give stop_tokens", request.path);
   for (const auto& [token, bias] : request.logit_bias) {
     if (vocabulary > 0 && token >= vocabulary)
       misuse("{}.logit_bias has token {}, and the vocabulary has {} tokens", request.path, token, vocabulary);

@@ -211,6 +211,7 @@ ZT_LUA_MODULE(infer) {
       .method<step>("step")
       .method<stats>("stats")
       .getter<&Engine::has_work>("has_work")
+      .getter<&Engine::is_coupled>("is_coupled")
       .getter<&Engine::vocabulary>("vocabulary")
       .getter<[](const Engine& engine) { return engine.options().max_context; }>("max_context");
 }

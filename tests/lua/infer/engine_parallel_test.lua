@@ -151,7 +151,8 @@ function TestParallel:test_wrong_options_on_one_rank()
   local mesh = comm.mesh{dp = -1}
   local trainer = zt.trainer(zt.program(nn.gpt(cases.options "llama"), {mesh = mesh}), {separate = true})
   local wrong_rank = zt.world.size - 1
-  for place, wrong in ipairs{{token_budgt = 3}, {max_sequences = 0}, {cache = {blok = 3}}, {token_budget = 1}, {model = "/none"}} do
+  local mistakes = {{token_budgt = 3}, {max_sequences = 0}, {cache = {blok = 3}}, {token_budget = 1}, {model = "/none"}}
+  for place, wrong in ipairs(mistakes) do
     for _, layout in ipairs{{trainer = trainer}, {trainer = trainer, mesh = mesh, data = mesh.dp}} do
       if not (wrong.model and not layout.mesh) then
         local is_wrong = zt.world.rank == wrong_rank
@@ -162,6 +163,18 @@ function TestParallel:test_wrong_options_on_one_rank()
       end
     end
   end
+end
+
+-- A replica whose requests are wrong takes part in the steps of the others before its error.
+function TestParallel:test_a_wrong_request_of_a_coupled_replica()
+  local mesh = comm.mesh{dp = -1}
+  local program = zt.program(nn.gpt(cases.options "llama"), {mesh = mesh}):apply(zero.shard{axis = mesh.dp, stage = 3})
+  local engine = engine_of(program)
+  local is_wrong = zt.world.rank == zt.world.size - 1
+  local is_done, result = pcall(engine.generate, engine, {{prompt = is_wrong and {cases.VOCAB} or {1, 2, 3}, max_tokens = 5}})
+  lu.assertEquals(is_done, not is_wrong)
+  if is_wrong then lu.assertStrContains(result, "requests[1].prompt") else lu.assertEquals(#result[1].tokens, 5) end
+  lu.assertEquals(#engine:generate{prompt = {4, 5}, max_tokens = 3}[1].tokens, 3)
 end
 
 -- The first rank's requests are those that count, so all ranks stop at once.
