@@ -19,7 +19,7 @@ TEST_WHEELS=(numpy==2.2.6 h5py==3.14.0)
 DEEPSPEED_WHEEL=deepspeed==0.19.8
 BITSANDBYTES_WHEEL=bitsandbytes==0.50.2
 HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0 psutil==7.2.2)
-ACCELERATE_WHEEL=accelerate==1.15.0
+ADAPTER_WHEELS=(accelerate==1.15.0 peft==0.21.2)
 PEERS_WHEELS=(ctranslate2==4.8.5 gguf==0.19.0)
 LLAMA_CPP=llama-cpp-python==0.3.36 # has no wheels
 RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
@@ -151,14 +151,14 @@ install_oracle() {
 }
 
 install_huggingface() {
-  local want="${HUGGINGFACE_WHEELS[*]} $ACCELERATE_WHEEL"
+  local want="${HUGGINGFACE_WHEELS[*]} ${ADAPTER_WHEELS[*]}"
   up_to_date .venv-huggingface "$want" && return
   make_venv .venv-huggingface
   pip_install .venv-huggingface "Hugging Face's transformers" "${HUGGINGFACE_WHEELS[@]}"
   local packages
   packages=$(.venv-huggingface/bin/python -c 'import site; print(site.getsitepackages()[0])')
   .venv-oracle/bin/python -c 'import site; print(site.getsitepackages()[0])' >"$packages/oracle.pth"
-  pip_install .venv-huggingface "accelerate, with which transformers quantises" --no-deps "$ACCELERATE_WHEEL"
+  pip_install .venv-huggingface "accelerate and PEFT, for quantised models and adapters" --no-deps "${ADAPTER_WHEELS[@]}"
   stamp .venv-huggingface "$want"
 }
 

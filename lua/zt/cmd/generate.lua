@@ -39,6 +39,7 @@ local o = zt.cli {
      one_of = {"fp32", "bf16", "fp16", "fp64"}},
     {"weights", "plain", "the format of matrices: plain, int8, int4, nf4 or panels",
      one_of = {"plain", "int8", "int4", "nf4", "panels"}},
+    {"adapter", nil, "the folder of a LoRA adapter as PEFT saves it, which is added to the weights", type = "string"},
     {"group", nil, "with int8 and int4: columns that share a scale; default: 64", type = "integer"},
     {"max_context", nil, "the most tokens of a prompt and its answer; default: the model's", type = "integer", at_least = 1},
     {"speculative", 0, "guesses that a step checks, by what the text said before; 0: none", at_least = 0},
@@ -90,7 +91,8 @@ end
 
 local function engine_of(count, mesh, replicas)
   return infer.engine{
-    model = o.model, mesh = mesh, tensor = o.tensor > 1 and mesh.tp or nil, pipeline = o.pipeline > 1 and mesh.pp or nil,
+    model = o.model, adapter = o.adapter, mesh = mesh,
+    tensor = o.tensor > 1 and mesh.tp or nil, pipeline = o.pipeline > 1 and mesh.pp or nil,
     data = replicas > 1 and mesh.dp or nil, weights = o.weights ~= "plain" and {format = o.weights, group = o.group} or nil,
     dtype = o.dtype, max_context = o.max_context, max_sequences = math.min(64, count), numerics = o.numerics,
     speculative = o.speculative > 0 and {tokens = o.speculative} or nil,

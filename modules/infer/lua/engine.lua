@@ -11,6 +11,7 @@ local parameters = require "zt.infer.parameters"
 local SCHEMA = {
   {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
   {"model", "string", "in place of a trainer: the folder of a run, of a checkpoint, or of a model as Hugging Face writes it"},
+  {"adapter", "string", "the folder of a LoRA adapter as PEFT saves it, which is added to the weights of `model`"},
   {"mesh", "Mesh", "the ranks of the model; by default those of the trainer, or this rank alone"},
   {"tensor", "Axis", "the axis of the mesh over whose ranks matrices are cut"},
   {"pipeline", "Axis", "the axis over whose ranks layers are divided"},
@@ -159,18 +160,37 @@ local function keep(self, name, value)
   table.insert(self.kept[name], value)
 end
 
+-- Steps until there is nothing to do.
+local function step_all(self, on_piece, on_answer)
+  for step in function() return self.core:step() end do
+    for _, piece in ipairs(step.texts) do on_piece(piece) end
+    for _, answer in ipairs(step.answers) do on_answer(answer) end
+  end
+end
+
+-- Returns the requests as the engine in C++ takes them, and the options of `generate`. A mistake is an error after the steps that
+-- other replicas need this one for.
+local function prepared(self, requests, value)
+  local is_right, result = pcall(together, self, function()
+    local options = check.options("engine:generate", GENERATE, value)
+    if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
+    if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
+    local ready = {}
+    for place, request in ipairs(requests) do ready[place] = checked(self, request, "requests[" .. place .. "]") end
+    return {ready = ready, options = options}
+  end)
+  if is_right then return result.ready, result.options end
+  if self.core and self.core.is_coupled then
+    step_all(self, function(piece) keep(self, "texts", piece) end, function(answer) keep(self, "answers", answer) end)
+  end
+  error(result, 0)
+end
+
 --- Answers a list of requests, or one. Returns their answers, those of the first request first, each with its `request`, the
 -- place in the list. Each replica passes its own requests; all ranks of a replica pass the same.
 function Engine:generate(requests, value)
-  local engine, numbers, places, answers, options = core_of(self), {}, {}, {}, nil
-  local ready = together(self, function()
-    options = check.options("engine:generate", GENERATE, value)
-    if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
-    if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
-    local all = {}
-    for place, request in ipairs(requests) do all[place] = checked(self, request, "requests[" .. place .. "]") end
-    return all
-  end)
+  local ready, options = prepared(self, requests, value)
+  local engine, numbers, places, answers = self.core, {}, {}, {}
   for place, request in ipairs(ready) do
     numbers[place] = engine:submit(request, "requests[" .. place .. "]")
     places[numbers[place]] = place
@@ -188,18 +208,10 @@ function Engine:generate(requests, value)
     failure = tostring(reason)
     abort()
   end
-  local is_done, reason = pcall(function()
-    for step in function() return engine:step() end do
-      for _, piece in ipairs(step.texts) do show(piece) end
-      for _, answer in ipairs(step.answers) do
-        if places[answer.request] then
-          answer.request = places[answer.request]
-          answers[#answers + 1] = answer
-        else
-          keep(self, "answers", answer)
-        end
-      end
-    end
+  local is_done, reason = pcall(step_all, self, show, function(answer)
+    if not places[answer.request] then return keep(self, "answers", answer) end
+    answer.request = places[answer.request]
+    answers[#answers + 1] = answer
   end)
   if not is_done then
     abort()
@@ -252,11 +264,14 @@ local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_seq
 local function opened_of(value)
   local options = check.options("infer.engine", SCHEMA, value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
+  if options.adapter and not options.model then
+    fail "infer.engine.adapter: an adapter is added to weights that are read from a folder: give model, not trainer"
+  end
   if options.chat_template then template_of{source = options.chat_template, name = "chat_template"} end
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
   if not options.model and not has_layout then return options end
-  local opened = options.model and require("zt.infer.model").open(options.model) or model_of(options.trainer)
+  local opened = options.model and require("zt.infer.model").open(options.model, options.adapter) or model_of(options.trainer)
   warn_of_context(options, opened.options)
   return options, opened
 end

@@ -4,6 +4,7 @@ local ckpt = require "zt.ckpt"
 local core = require "zt.core"
 local data = require "zt.data"
 local fail = require "zt.fail"
+local fs = require "zt.fs"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
 local json_file = require "zt.ckpt.cmd.json_file"
@@ -77,11 +78,13 @@ end
 local function of_huggingface(path)
   local folder, files = huggingface_folder.of(path), files_of(path)
   local generation = folder .. "/generation_config.json"
-  local ends = core.exists(generation) and ends_of((json_file(generation)), files.options.vocab) or {}
+  local has_generation = core.exists(generation)
+  local ends = has_generation and ends_of((json_file(generation)), files.options.vocab) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = #ends > 0 and ends or ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(folder),
     names = files.names, read = files.read, check = files.check_copies,
+    generation_config = has_generation and fs.read(generation) or nil,
     weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
   }
 end
@@ -90,6 +93,9 @@ end
 local function of_checkpoint(path)
   local folder = incomplete.find(path)
   if not folder then
+    if core.exists(path .. "/adapter_config.json") then
+      fail("'%s' holds a LoRA adapter: give the folder of its model as the model, and this one as the adapter", path)
+    end
     fail("there is no model in '%s': give the folder of a run that has saved a checkpoint, of a checkpoint, or of a model as "
       .. "Hugging Face writes it", path)
   end
@@ -119,17 +125,23 @@ local function opened_of(path)
   return huggingface_folder.config(path) and of_huggingface(path) or of_checkpoint(path)
 end
 
---- Opens a folder. Returns {options = of moe.gpt, dtype = of its parameters, stop_tokens = that end a text, tokenizer = or nil,
--- chat = {source =, name =, variables = that the template reads} or nil, files = {name = content} of the tokenizer, weights = the
--- options of model:pack if matrices are packed, is_by_bitsandbytes = whether it has packed them: then the head of a tied model is
--- no matrix of its own, and `weights.nested` may be set to false, names = of its parameters}, with the functions `read(place, name)`, which returns a parameter, and `load(trainer, is_packed)`,
--- which is collective: whether some parameters of the trainer are packed.
-function model.open(path)
+--- Opens a folder. adapter: nil, or the folder of a LoRA adapter, which is added to the parameters. Returns a table with
+--   options                  of moe.gpt; `dtype`: of the parameters
+--   stop_tokens              that end a text
+--   tokenizer, chat          nil without; `chat` = {source =, name =, variables = that the template reads}
+--   files                    {name = content} of the tokenizer; `generation_config`: the content of that file
+--   weights                  the options of model:pack if matrices are packed
+--   is_by_bitsandbytes       whether it has packed them: the head of a tied model is no matrix of its own then, and
+--                            weights.nested may be set to false
+--   names, read(place, name) of the parameters; `read` returns one
+--   load(trainer, is_packed) sets them, collectively: whether some parameters of the trainer are packed
+function model.open(path, adapter)
   if path:find "%.gguf$" then
     fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)
   end
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
   local opened = opened_of(path)
+  if adapter then require("zt.ckpt.loading.adapter").add(opened, adapter, path) end
   opened.tokenizer = tokenizer_of(opened.files, opened.options.vocab, path)
   opened.chat = chat_of(opened.files, path)
   function opened.load(trainer, is_packed)

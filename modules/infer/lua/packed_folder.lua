@@ -94,6 +94,7 @@ function packed_folder.write(opened, path, weights, overwrite)
   local function provide(name) return written(name, read(name), formats[name], opened.dtype) end
   ckpt.write_safetensors(path, list, LARGEST_FILE, provide, nil, overwrite)
   for name, content in pairs(opened.files or {}) do core.write_file(path .. "/" .. name, content) end
+  if opened.generation_config then core.write_file(path .. "/generation_config.json", opened.generation_config) end
   core.write_file(path .. "/" .. DESCRIPTION, core.json.encode{
     version = VERSION, model = options, dtype = opened.dtype, weights = weights, tensors = formats,
     stop_tokens = opened.stop_tokens} .. "\n")

@@ -254,4 +254,18 @@ function TestBench:test_several_ranks_are_refused()
   lu.assertStrContains(text, "one rank is measured, and this run has 2")
 end
 
+function TestGenerate:test_adapter()
+  local folder = "tests/golden/adapters/"
+  local golden = zt.json.decode(zt.fs.read(folder .. "answers.json"))
+  local file = file_of(zt.json.encode{prompt = golden.prompt, max_tokens = 12, temperature = 0, ignore_eos = true} .. "\n")
+  for _, name in ipairs{"llama_all", "gpt2_conv1d"} do
+    local base = folder .. golden.answers[name].base
+    local text = generate(base, "--adapter", folder .. name, "--file", file, "--dtype", "fp32", "--json")
+    lu.assertEquals(decoded(text)[1].tokens, golden.answers[name].tokens)
+  end
+  local text, status = generate(folder .. "llama_all", "--prompt", "x")
+  lu.assertEquals(status, 1)
+  lu.assertStrContains(text, "holds a LoRA adapter: give the folder of its model as the model")
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestGenerate", TestGenerate}, {"TestBench", TestBench}})

@@ -163,7 +163,8 @@ end
 local function make_optimizer(options, config)
   local chosen = choose("optimizer", options.optimizer, config.optimizer)
   if not chosen then
-    fail("zt.initialize: there is no optimizer: give \"optimizer\" in the configuration, or optimizer = optim.adamw{...}")
+    fail("zt.initialize: there is no optimizer: give \"optimizer\" in the configuration, or optimizer = optim.adamw{...}. To "
+      .. "generate text with sharded parameters (ZeRO-Inference), give zt.init_inference the block `zero`")
   end
   return options.optimizer or require("zt.optim")[chosen.name](chosen.options)
 end
