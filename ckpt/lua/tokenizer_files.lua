@@ -5,7 +5,8 @@ local fs = require "zt.fs"
 
 local tokenizer_files = {}
 
-local NAMES = {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
+--- The names of all such files.
+tokenizer_files.NAMES = {"tokenizer.model", "tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt",
                "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}
 
 -- A record's strings are printed as JSON, which has no bytes: a binary file is kept as hexadecimal digits.
@@ -40,7 +41,7 @@ end
 --- Returns the contents {name = bytes} of the tokenizer's files in the folder of a model of Hugging Face's; nil without any.
 function tokenizer_files.contents(folder)
   local files
-  for _, name in ipairs(NAMES) do
+  for _, name in ipairs(tokenizer_files.NAMES) do
     local path = folder .. "/" .. name
     if core.exists(path) then
       files = files or {}

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "routing/sigmoid.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
 #include "zt/gemm/gemm_choice.h"
@@ -86,7 +87,7 @@ class SharedExpert final : public BranchLayer {
   }
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override {
     const at::Tensor out = run_branch(in[0], context);
-    return {own_.empty() ? out : out * linear_by_scope(in[0], context.param(*own_[0])).sigmoid()};
+    return {own_.empty() ? out : out * sigmoid_by_element(linear_by_scope(in[0], context.param(*own_[0])))};
   }
   Io io() const override { return io_of_branch({"h"}, {{"shared"}}); }
   std::string kind() const override { return "shared expert"; }

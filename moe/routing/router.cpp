@@ -8,6 +8,7 @@
 #include "routing/noise.h"
 #include "routing/routes.h"
 #include "routing/selection.h"
+#include "routing/sigmoid.h"
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
 #include "zt/base/tensor.h"
@@ -36,7 +37,7 @@ class Router final : public Layer, public LayerExtras {
     if (h.dim() != 3 || h.size(2) != options_.hidden) misuse("takes [samples, tokens, {}], got {}", options_.hidden, describe(h));
     const TokenShape shape{h.size(0), h.size(1), selection_->routes(options_)};
     const at::Tensor logits = logits_of(h, context);
-    const at::Tensor scores = options_.score == Score::sigmoid ? logits.sigmoid() : logits.softmax(-1);
+    const at::Tensor scores = options_.score == Score::sigmoid ? sigmoid_by_element(logits) : logits.softmax(-1);
     const at::Tensor counted = h.is_meta() ? at::Tensor() : counted_tokens(shape.samples, shape.tokens, options_.mask, context);
     at::Tensor experts = experts_of({logits, scores, counted, shape.samples, shape.tokens, shape.width}, context);
     const at::Tensor load = load_of(experts, shape.samples, counted);

@@ -53,8 +53,10 @@ def byte_ranges(text, ranges):
 
 
 def render(template, messages, variables, prompt):
-    """Returns {"output", "answers"}, or {"error"} with the text of the exception."""
+    """Returns {"output", "answers"}, or {"error"} with the text of the exception. As apply_chat_template, leaves out what is null
+    in messages."""
     try:
+        messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
         texts, ranges = chat_template_utils.render_jinja_template(
             [messages], chat_template=template, return_assistant_tokens_mask=True, add_generation_prompt=prompt, **variables)
         texts[0].encode()

@@ -42,6 +42,9 @@ local function state_of(files, name)
       tostring(state.quant_type), tostring(state.blocksize),
       is_nested and (" and %s"):format(tostring(state.nested_blocksize)) or "", BLOCK, NESTED_BLOCK)
   end
+  if is_nested and type(state.nested_offset) ~= "number" then
+    fail("'%s' has no number 'nested_offset', without which scales are unknown: the file is damaged", name)
+  end
   return {rows = state.shape[1], columns = state.shape[2], dtype = state.dtype, is_nested = is_nested,
           offset = state.nested_offset}
 end
@@ -71,6 +74,13 @@ end
 --- Returns whether a tensor is such a matrix.
 function Matrices:has(name) return self.of[name] ~= nil end
 
+-- Calls zt.import_nf4 for parts of a parameter or of a matrix. An error names it.
+local function import_nf4(name, call)
+  local is_done, bytes = pcall(core.import_nf4, call)
+  if not is_done then fail("'%s' cannot be read: %s", name, (tostring(bytes):gsub("^%S+:%d+: ", ""))) end
+  return bytes
+end
+
 -- Returns a matrix as zt.import_nf4 takes it.
 function Matrices:part(name)
   local state = self.of[name]
@@ -79,12 +89,26 @@ function Matrices:part(name)
   return part
 end
 
---- Returns the numbers that a matrix stands for, [in, out] if the plain ones are so.
+--- Returns the numbers that a matrix stands for, [in, out] if the plain ones are so. The blocks follow each other over the ends
+-- of rows, so a matrix is read as one of a block per row.
 function Matrices:values(name)
-  local state = self.of[name]
-  local bytes = core.import_nf4{parts = {self:part(name)}, columns = state.columns}
-  local values = core.unpack(bytes, {format = "nf4", nested = state.is_nested, rows = state.rows, columns = state.columns})
+  local state, part = self.of[name], self:part(name)
+  local numel = state.rows * state.columns
+  local blocks = math.ceil(numel / BLOCK)
+  part.rows = blocks
+  local missing = blocks * BLOCK / 2 - part.weight:size(0)
+  if missing > 0 then part.weight = core.cat({part.weight, core.zeros({missing}, {dtype = "uint8"})}, 0) end
+  local bytes = import_nf4(name, {parts = {part}, columns = BLOCK})
+  local values = core.unpack(bytes, {format = "nf4", nested = state.is_nested, rows = blocks, columns = BLOCK})
+  values = values:reshape(-1):narrow(0, 0, numel):reshape(state.rows, state.columns)
   return (self.is_transposed and values:t() or values):to(state.dtype)
+end
+
+-- Returns whether a parameter's matrices may be packed in 4 bits here, and have whole blocks in each row.
+local function may_stay_packed(entry)
+  local name = entry.name
+  if #entry.shape < 2 or name:find "^head%." or name:find "^embedding%." or name:find "%.router%." then return false end
+  return entry.shape[#entry.shape] % BLOCK == 0
 end
 
 -- Returns the numbers of rows of a parameter's matrices, for each matrix of a stack by itself.
@@ -100,13 +124,14 @@ local function rows_by_matrix(entry)
 end
 
 --- Returns the format of the parameters of a map (ckpt.names) that are joined from such matrices only: {format = "nf4", nested =,
--- keep = the others, as patterns}; nil if there are none. They are nested if all of them can be joined so.
+-- keep = the others, as patterns}; nil if there are none. They are nested if all of them can be joined so. Those that are not
+-- packed here, such as heads, are read as numbers.
 function Matrices:format(map)
   local keep, is_nested, any = {}, true, false
   for _, entry in ipairs(map) do
     local quantised = 0
     for _, part in ipairs(entry.parts) do quantised = quantised + (self:has(part.name) and 1 or 0) end
-    entry.is_packed = quantised == #entry.parts
+    entry.is_packed = quantised == #entry.parts and may_stay_packed(entry)
     any = any or entry.is_packed
     if not entry.is_packed then
       keep[#keep + 1] = "^" .. entry.name:gsub("%.", "\\.") .. "$"
@@ -125,8 +150,30 @@ end
 function Matrices:bytes(entry, is_nested)
   local parts = {}
   for index, part in ipairs(entry.parts) do parts[index] = self:part(part.name) end
-  return core.import_nf4{parts = parts, columns = entry.shape[#entry.shape], nested = is_nested,
-                         matrices = #entry.shape == 3 and entry.shape[1] or nil}
+  return import_nf4(entry.name, {parts = parts, columns = entry.shape[#entry.shape], nested = is_nested,
+                                 matrices = #entry.shape == 3 and entry.shape[1] or nil})
+end
+
+-- The modules that transformers leaves plain if a configuration names none.
+local SKIPPED = {"lm_head"}
+
+--- Returns matrices as `open` does, of a model whose files are not here: those that transformers would quantise. map: ckpt.names.
+function bitsandbytes.described(quantisation, map)
+  local skipped, matrices = quantisation.llm_int8_skip_modules, setmetatable({of = {}}, Matrices)
+  if type(skipped) ~= "table" then skipped = SKIPPED end
+  for _, entry in ipairs(map) do
+    local is_linear = entry.name:find "^blocks%..*%.weight$" and not entry.name:find "norm" or entry.name == "head.weight"
+    for _, part in ipairs(entry.parts) do
+      local is_quantised = is_linear
+      for _, word in ipairs(skipped) do
+        is_quantised = is_quantised and not ("." .. part.name .. "."):find("." .. word .. ".", 1, true)
+      end
+      if is_quantised then
+        matrices.of[part.name] = {rows = part.rows, is_nested = quantisation.bnb_4bit_use_double_quant ~= false}
+      end
+    end
+  end
+  return matrices
 end
 
 return bitsandbytes

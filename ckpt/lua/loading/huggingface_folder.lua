@@ -69,11 +69,13 @@ end
 function huggingface_folder.described(path)
   local config = huggingface_folder.config(path)
   local content, source = json_file(config)
-  is_of_bitsandbytes(content, config)
+  local is_quantised = is_of_bitsandbytes(content, config)
   check_window(content, source, config)
-  local options = options_of(content, config)
+  local options, form = options_of(content, config)
   check_options(options, config)
-  return {options = options, token_ids = huggingface.token_ids(content), names = {},
+  local map = is_quantised and names.map(form, huggingface.complete(options))
+  local weights = map and bitsandbytes.described(content.quantization_config, map):format(map) or nil
+  return {weights = weights, options = options, token_ids = huggingface.token_ids(content), names = {},
           dtype = content.dtype or content.torch_dtype or "float32"}
 end
 

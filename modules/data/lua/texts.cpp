@@ -139,6 +139,12 @@ int json_fields(lua_State* L) {
   return 1;
 }
 
+// json:length() -> the number of items of a list or fields of an object, of another value 1
+int json_length(lua_State* L) {
+  lua::push(L, static_cast<int64_t>(lua::check<KeptJson>(L, 1)->content.size()));
+  return 1;
+}
+
 struct RenderCall {
   Value variables;
   bool add_generation_prompt = false;
@@ -209,7 +215,7 @@ void open_texts(lua::Module& module) {
   module.function<tokenize>("tokenize");
   module.function<check_files>("check_tokenize");
   module.function<make_template>("chat_template").function<keep_json>("json");
-  module.type<KeptJson>().method<json_fields>("fields");
+  module.type<KeptJson>().method<json_fields>("fields").method<json_length>("length");
   module.table("tokenizer", [](lua::Module& table) {
     table.function<train>("train").function<load>("load").function<parse>("parse").function<bytes>("bytes");
   });

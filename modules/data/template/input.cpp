@@ -91,14 +91,15 @@ bool is_role(const std::string& key, const OrderedJson& value) {
   return key == "role" && value.is_string() && std::ranges::all_of(value.get_ref<const std::string&>(), is_part_of_word);
 }
 
+// Fields that are null are left out, as by transformers.
 TemplateValue convert_message(TemplateRun& run, const OrderedJson& message, const std::string& path) {
   TemplateDict dict;
   for (const auto& [key, value] : message.items()) {
+    if (value.is_null()) continue;
     const std::string inner = path + "." + key;
     dict.set(run, convert_text(run, key, "the name of " + inner, kFromInput),
              convert_value(run, value, inner, is_role(key, value) ? 0 : kFromInput, 1));
   }
-  if (message.contains("tool_calls") && !message.contains("content")) dict.set(run, run.ascii("content"), {});
   return run.dict(std::move(dict));
 }
 

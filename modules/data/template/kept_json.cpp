@@ -11,8 +11,8 @@ namespace zt::data {
 std::shared_ptr<KeptJson> parse_kept_json(const std::string& text, const std::string& name) {
   try {
     return std::make_shared<KeptJson>(KeptJson{nlohmann::ordered_json::parse(text)});
-  } catch (const nlohmann::json::exception& error) {
-    fault("{} is not JSON: {}", name, error.what());
+  } catch (const nlohmann::json::parse_error& error) {
+    fault("{} is not JSON: it ends too early or has a mistake at byte {} of {}", name, error.byte, text.size());
   }
 }
 

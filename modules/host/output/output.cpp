@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "zt/base/error.h"
 #include "zt/lua/state.h"
 
 namespace zt::host {
@@ -22,6 +23,8 @@ void LineStream::write(std::string_view text) {
     if (!text.empty()) lines += prefix_;
   }
   std::fwrite(lines.data(), 1, lines.size(), file_);
+  // The return value hides errors, because lines are written at once. Standard error has nobody to tell.
+  if (file_ == stdout && std::ferror(file_) != 0) fault("cannot write the output: is the disk full?");
 }
 
 void LineStream::finish() {

@@ -52,8 +52,8 @@ class Engine {
 
   // Throws Misuse, with `path`, for a request that can never be answered: a table as `parse_request` takes it. Not collective.
   void check(const Value& request, const std::string& path) const { checked(request, path); }
-  // As Replica::agreed, for what is wrong with a request on some ranks only.
-  std::string agreed(const std::string& mine) const { return replica_.agreed(mine); }
+  // As Replica::agreed, for what is wrong with requests on some ranks only.
+  std::string agreed(const std::string& mine, int64_t requests) const { return replica_.agreed(mine, requests); }
   // Adds a request. Returns its number. Throws as `check`. `path`: its name in messages; empty: "request NUMBER".
   int64_t submit(const Value& request, const std::string& path = {});
   // Ends all answers of a request before the next step. Returns whether it had any.

@@ -44,12 +44,23 @@ Value Replica::from_first(const Value& value) const {
   return own_ ? own_->all_gather_values(is_first() ? value : Value(), "runs a step of an engine")[0] : value;
 }
 
-std::string Replica::agreed(const std::string& mine) const {
+std::string Replica::agreed(const std::string& mine, int64_t requests) const {
   if (!own_) return mine;
-  const std::vector<Value> all = own_->all_gather_values(mine, "agrees on a request of an engine");
+  Value::List given;
+  given.reserve(2);
+  given.emplace_back(mine);
+  given.emplace_back(requests);
+  const std::vector<Value> all = own_->all_gather_values(given, "agrees on a request of an engine");
+  const auto text_of = [&](size_t rank) { return *all[rank].get_if<Value::List>()->at(0).get_if<std::string>(); };
+  const auto number_of = [&](size_t rank) { return *all[rank].get_if<Value::List>()->at(1).get_if<int64_t>(); };
   for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    const auto* other = all[rank].get_if<std::string>();
-    if (other && !other->empty()) return fmt::format("rank {} of '{}': {}", rank, own_->name(), *other);
+    if (const std::string other = text_of(rank); !other.empty())
+      return fmt::format("rank {} of '{}': {}", rank, own_->name(), other);
+  }
+  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
+    if (number_of(rank) != number_of(0))
+      return fmt::format("rank {} of '{}' gives {} requests, and rank 0 {}: all ranks of a replica give the same", rank,
+                         own_->name(), number_of(rank), number_of(0));
   }
   return mine;
 }

@@ -22,9 +22,9 @@ class Replica {
   bool is_first() const { return !own_ || own_->rank() == 0; }
   // Returns the value of the replica's first rank, on all of its ranks. Collective over the replica.
   Value from_first(const Value& value) const;
-  // Returns what is wrong on a rank of the replica: `mine`, or what another rank passed; empty: nothing. Collective over the
-  // replica.
-  std::string agreed(const std::string& mine) const;
+  // Returns what is wrong on a rank of the replica: `mine`, or what another rank passed; empty: nothing. Also wrong is a number
+  // of requests that differs from that of another rank. Collective over the replica.
+  std::string agreed(const std::string& mine, int64_t requests) const;
   // Returns the least of the numbers of the replica's ranks. Collective over the replica.
   int64_t least(int64_t number) const;
   // Returns whether any of the coupled replicas has something to do; `mine`: whether this one has. Collective over them.

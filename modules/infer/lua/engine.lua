@@ -7,6 +7,7 @@ local fail = require "zt.fail"
 local infer = require "zt.infer"
 local log = require "zt.log"
 local parameters = require "zt.infer.parameters"
+local same_model = require "zt.infer.same_model"
 
 local SCHEMA = {
   {"trainer", "Trainer", "holds the parameters, which are read in place unless a mesh or a dtype is given"},
@@ -73,6 +74,9 @@ local function encode_chat(self, request, path)
     fail("%s.messages need a tokenizer and a chat template, and the model has none: give infer.engine tokenizer and "
       .. "chat_template, or the request a prompt", path)
   end
+  local messages = request.messages
+  local count = check.type_name(messages) == "a Json" and messages:length() or type(messages) == "table" and #messages
+  if count == 0 then fail("%s.messages is empty: give at least one message", path) end
   local variables, given = {}, request.variables or {}
   if check.type_name(given) == "a Json" then given = given:fields() end
   if type(given) ~= "table" then
@@ -100,7 +104,6 @@ local function plain(self, request, path)
   end
   copy.messages, copy.variables, copy.specials = nil, nil, nil
   if type(request.logit_bias) == "table" then
-    if #request.logit_bias > 0 then fail("%s.logit_bias must be {[token] = number}, in JSON {\"token\": number}", path) end
     copy.logit_bias = {}
     for token, bias in pairs(request.logit_bias) do copy.logit_bias[tostring(token)] = bias end
   end
@@ -110,15 +113,20 @@ end
 -- Returns the engine in C++. In a dry run there is nothing to compute: prints the plan of a step, and ends the process.
 local function core_of(self)
   if not self.core then fail "this engine was released: make another one" end
+  if self.broken then
+    fail("engine:update has failed, so the parameters are partly those of another trainer: call it again with one that fits. It "
+      .. "said: %s", self.broken)
+  end
   if core.world.dry then self.trainer:evaluate(self.core:describe_step()) end
   return self.core
 end
 
--- Calls fn() on all ranks that compute requests together. If it fails on one of them, all fail. Returns what fn returns.
+-- Calls fn() on all ranks that compute requests together. If it fails on one of them, all fail. Returns the first result of fn;
+-- the second one is a number of requests that must be the same on these ranks, by default 0.
 local function together(self, fn)
   local engine = core_of(self)
-  local is_right, result = pcall(fn)
-  local reason = engine:agreed(is_right and "" or (tostring(result):gsub("^%S+:%d+: ", "")))
+  local is_right, result, requests = pcall(fn)
+  local reason = engine:agreed(is_right and "" or (tostring(result):gsub("^%S+:%d+: ", "")), is_right and requests or 0)
   if reason ~= "" then fail("%s", reason) end
   return result
 end
@@ -177,7 +185,7 @@ local function prepared(self, requests, value)
     if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
     local ready = {}
     for place, request in ipairs(requests) do ready[place] = checked(self, request, "requests[" .. place .. "]") end
-    return {ready = ready, options = options}
+    return {ready = ready, options = options}, #ready
   end)
   if is_right then return result.ready, result.options end
   if self.core and self.core.is_coupled then
@@ -229,14 +237,23 @@ end
 -- Nothing is to be done for the trainer whose parameters it reads. Answers that have begun end with an error. Collective over
 -- both meshes.
 function Engine:update(trainer)
+  local before = self.broken
+  self.broken = nil
   core_of(self)
   check.argument("engine:update", "the first argument", "Trainer", trainer)
-  if trainer == self.trainer then return end
+  if trainer == self.trainer then
+    self.broken = before
+    return
+  end
   if infer.abilities(self.trainer).trains then
     fail("engine:update: this engine reads the parameters of a trainer that trains, and another trainer's would replace them: "
       .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
   end
-  parameters.copy(trainer, self.trainer)
+  self.broken = before
+  same_model.check(trainer.model, self.trainer.model, "engine:update")
+  local is_done, reason = pcall(parameters.copy, trainer, self.trainer)
+  self.broken = not is_done and tostring(reason) or nil
+  if not is_done then error(reason, 0) end
 end
 
 --- Returns numbers about what the engine has done and holds.
@@ -276,10 +293,27 @@ local function opened_of(value)
   return options, opened
 end
 
+-- Options that name folders, which ranks on other machines may have elsewhere.
+local OF_FOLDERS = {model = true, adapter = true, offload = true}
+
+-- Returns the text of those options that all ranks of a mesh must give alike.
+local function told(given)
+  local parts = {}
+  for _, row in ipairs(SCHEMA) do
+    local value = given[row[1]]
+    if type(value) == "table" then value = "{" .. same_model.text_of(value) .. "}" end
+    local is_plain = type(value) ~= "userdata" and type(value) ~= "function"
+    if value ~= nil and is_plain and not OF_FOLDERS[row[1]] then
+      parts[#parts + 1] = row[1] .. " = " .. tostring(value)
+    end
+  end
+  return table.concat(parts, ", ")
+end
+
 local function engine(value)
   local is_right, options, opened = pcall(opened_of, value)
   local given = type(value) == "table" and value or {}
-  local reason = infer.agreed(given.mesh or given.trainer, is_right and "" or tostring(options)) -- before ranks wait for others
+  local reason = infer.agreed(given.mesh or given.trainer, is_right and "" or tostring(options), is_right and told(given) or "")
   if reason ~= "" then error(reason, 0) end
   local chat = opened and opened.chat
   if opened then

@@ -50,21 +50,35 @@ std::shared_ptr<Mesh> mesh_of(const Value& value) {
   return mesh && mesh->coord().shape.world_size() > 1 ? mesh : nullptr;
 }
 
-// Returns what is wrong on a rank of the mesh: `mine`, or what another rank passed. Collective over the mesh, if there is one.
-std::string wrong_on_a_rank(const std::shared_ptr<Mesh>& mesh, const std::string& mine) {
+// Returns what is wrong on a rank of the mesh: `mine`, or what another rank passed, or that the ranks have other options.
+// Collective over the mesh, if there is one.
+std::string wrong_on_a_rank(const std::shared_ptr<Mesh>& mesh, const std::string& mine, const std::string& options) {
   if (!mesh) return mine;
-  const std::vector<Value> all = mesh->world()->control->all_gather_values(mine, "agrees on the options of an engine");
+  Value::List given;
+  given.reserve(2);
+  given.emplace_back(mine);
+  given.emplace_back(options);
+  const std::vector<Value> all = mesh->world()->control->all_gather_values(given, "agrees on the options of an engine");
+  const auto text_of = [&](size_t rank, size_t place) {
+    return *all[rank].get_if<Value::List>()->at(place).get_if<std::string>();
+  };
   for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    const auto* other = all[rank].get_if<std::string>();
-    if (other && !other->empty()) return fmt::format("rank {}: {}", rank, *other);
+    if (!text_of(rank, 0).empty()) return fmt::format("rank {}: {}", rank, text_of(rank, 0));
+  }
+  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
+    if (text_of(rank, 1) != text_of(0, 1))
+      return fmt::format("infer.engine: ranks 0 and {} give different options, {} and {}: give all ranks of a mesh the same",
+                         rank, text_of(0, 1), text_of(rank, 1));
   }
   return mine;
 }
 
-// infer.agreed(trainer or mesh, what is wrong on this rank, or "") -> what is wrong on a rank of the mesh, or ""
+// infer.agreed(trainer or mesh, what is wrong on this rank, or "", [text of the options]) -> what is wrong on a rank of the mesh,
+// or ""
 int agreed_over_mesh(lua_State* L) {
   const Value holder = lua::is_absent(L, 1) ? Value() : lua::check_value(L, 1);
-  lua::push(L, wrong_on_a_rank(lua::world(L).dry ? nullptr : mesh_of(holder), lua::check_string(L, 2)));
+  const auto mesh = lua::world(L).dry ? nullptr : mesh_of(holder);
+  lua::push(L, wrong_on_a_rank(mesh, lua::check_string(L, 2), lua::is_absent(L, 3) ? "" : lua::check_string(L, 3)));
   return 1;
 }
 
@@ -81,7 +95,7 @@ int make(lua_State* L) {
   const World world = lua::world(L);
   const auto* table = value.get_if<Value::Table>();
   const auto trainer = table ? table->find("trainer") : Value::Table::const_iterator();
-  if (!world.dry && table && trainer != table->end()) wrong = wrong_on_a_rank(mesh_of(trainer->second), wrong);
+  if (!world.dry && table && trainer != table->end()) wrong = wrong_on_a_rank(mesh_of(trainer->second), wrong, "");
   if (!wrong.empty()) misuse("{}", wrong);
   lua::push(L, std::make_shared<Engine>(*std::move(options), world));
   return 1;
@@ -140,9 +154,10 @@ int check_request(lua_State* L) {
   return 0;
 }
 
-// engine:agreed(what is wrong on this rank, or "") -> what is wrong on a rank, or ""
+// engine:agreed(what is wrong on this rank, or "", [number of requests]) -> what is wrong on a rank, or ""
 int agreed(lua_State* L) {
-  lua::push(L, lua::check<Engine>(L, 1)->agreed(lua::check_string(L, 2)));
+  const int64_t requests = lua::is_absent(L, 3) ? 0 : lua::check_integer(L, 3);
+  lua::push(L, lua::check<Engine>(L, 1)->agreed(lua::check_string(L, 2), requests));
   return 1;
 }
 

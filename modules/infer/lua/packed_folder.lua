@@ -67,6 +67,14 @@ local function check_target(path, overwrite)
     fail("'%s' holds other files than those of a packed model, which could be lost: give a new folder", path)
   end
   if not overwrite then fail("'%s' holds a packed model already: give another folder, or --overwrite", path) end
+  local own = {[DESCRIPTION] = true, ["generation_config.json"] = true}
+  for _, name in ipairs(tokenizer_files.NAMES) do own[name] = true end
+  for _, name in ipairs(json_file(path .. "/" .. DESCRIPTION).files or {}) do own[name] = true end
+  for _, name in ipairs(fs.list(path)) do
+    if not own[name] then
+      fail("'%s' holds '%s' besides a packed model, and --overwrite could lose it: give a new folder", path, name)
+    end
+  end
 end
 
 -- Returns the packed bytes of a parameter, or the numbers of a plain one.
@@ -92,12 +100,20 @@ function packed_folder.write(opened, path, weights, overwrite)
     report[#report + 1] = {name = parameter.name, format = parameter.format, numel = parameter.numel, bytes = bytes}
   end
   local function provide(name) return written(name, read(name), formats[name], opened.dtype) end
-  ckpt.write_safetensors(path, list, LARGEST_FILE, provide, nil, overwrite)
+  local is_written, reason = pcall(ckpt.write_safetensors, path, list, LARGEST_FILE, provide, nil, overwrite)
+  if not is_written then
+    os.remove(path) -- if it is empty
+    error(reason, 0)
+  end
+  local written_files = {}
+  for _, name in ipairs(fs.list(path)) do
+    if name:find "%.safetensors" then written_files[#written_files + 1] = name end
+  end
   for name, content in pairs(opened.files or {}) do core.write_file(path .. "/" .. name, content) end
   if opened.generation_config then core.write_file(path .. "/generation_config.json", opened.generation_config) end
   core.write_file(path .. "/" .. DESCRIPTION, core.json.encode{
     version = VERSION, model = options, dtype = opened.dtype, weights = weights, tensors = formats,
-    stop_tokens = opened.stop_tokens} .. "\n")
+    stop_tokens = opened.stop_tokens, files = written_files} .. "\n")
   return report
 end
 

@@ -51,12 +51,20 @@ local function format_of(opened, o)
   return with(opened.weights, weights or {})
 end
 
+local ADVICE = ", in which the folder's matrices are packed: divide layers by `pipeline` instead, or pack the plain model by "
+  .. "ztoolkit quantise --format int4 --group 32"
+
 local function model_of(opened, o)
   local options, weights = cut(opened.options, o), format_of(opened, o)
   if not weights then return moe.gpt(options) end
   local is_right, model = pcall(require("zt.infer.packed_folder").model_of, options, weights, opened.is_by_bitsandbytes)
-  if not is_right then fail("infer.engine.weights: %s", (tostring(model):gsub("^%S+:%d+: ", ""))) end
-  return model
+  if is_right then return model end
+  local message = tostring(model):gsub("^%S+:%d+: ", "")
+  if opened.weights then -- their format is fixed
+    message = message:gsub(": give a smaller group, or name .*$", ADVICE)
+    message = message:gsub(": take int4 with a group of 32, or name .*$", ADVICE)
+  end
+  fail("infer.engine.weights: %s", message)
 end
 
 -- Returns the axis over which parameters are sharded. On one rank without a mesh, makes one.

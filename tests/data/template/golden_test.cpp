@@ -48,7 +48,7 @@ bool check_case(const std::string& source, const nlohmann::ordered_json& convers
       EXPECT_EQ(chat.text, golden["output"].get<std::string>());
       EXPECT_EQ(chat.answers, ranges_of(golden["answers"]));
     }
-  } catch (const Fault& error) {
+  } catch (const Error& error) {
     EXPECT_TRUE(is_error) << error.what();
   }
   return !is_error;

@@ -102,10 +102,13 @@ function TestChat:test_errors()
   check("requests[1].variables are those of the chat template", {prompt = "x", variables = {mood = "good"}})
   check("messages", {messages = "x"})
   local bare = infer.engine{trainer = trainer, tokenizer = tokenizer}
-  lu.assertErrorMsgContains("need a tokenizer and a chat template", bare.generate, bare, {{messages = {}}})
+  local conversation = {messages = {{role = "user", content = "x"}}}
+  lu.assertErrorMsgContains("need a tokenizer and a chat template", bare.generate, bare, {conversation})
   lu.assertErrorMsgContains("chat_template", engine_of, {chat_template = "{% if %}"})
   local raising = engine_of{chat_template = "{{ raise_exception('roles must alternate') }}"}
-  lu.assertErrorMsgContains("roles must alternate", raising.generate, raising, {{messages = {}}})
+  lu.assertErrorMsgContains("roles must alternate", raising.generate, raising, {conversation})
+  check("requests[1].messages is empty: give at least one message", {messages = {}})
+  check("requests[1].messages is empty: give at least one message", {messages = data.json "[]"})
 end
 
 -- Returns a folder as Hugging Face writes it, with the tokenizer and the template.
@@ -178,13 +181,13 @@ function TestChat:test_the_command_keeps_the_json_of_a_file()
   local folder = folder_of()
   zt.write_file(folder .. "/tokenizer_config.json", zt.json.encode{
     bos_token = BEGIN, chat_template = "{{ tools | tojson }}{{ messages[0] | tojson }}"})
-  local messages, tools = '[{"role": "user", "content": null}]', '[{"z": 2.0, "a": [], "b": null}]'
+  local messages, tools = '[{"role": "user", "content": [null], "name": null}]', '[{"z": 2.0, "a": [], "b": null}]'
   local file = temporary() .. ".jsonl"
   local line = '{"messages": %s, "variables": {"tools": %s}, "max_tokens": 2, "temperature": 0, "prompt_logprobs": true}'
   zt.write_file(file, line:format(messages, tools))
   local text, status = command "generate"(folder, "--file", file, "--json")
   lu.assertEquals(status, 0, text)
-  local prompt = tokenizer:encode '[{"z": 2.0, "a": [], "b": null}]{"role": "user", "content": null}'
+  local prompt = tokenizer:encode '[{"z": 2.0, "a": [], "b": null}]{"role": "user", "content": [null]}'
   local expected = infer.engine{model = folder}:generate{prompt = prompt, max_tokens = 2, temperature = 0, prompt_logprobs = true}
   local answer = zt.json.decode(text:match "{[^\n]*}")
   lu.assertEquals({answer.tokens, answer.prompt_logprobs}, {expected[1].tokens, expected[1].prompt_logprobs})

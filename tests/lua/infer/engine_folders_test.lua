@@ -128,10 +128,10 @@ function TestFolders:test_quantised_models_are_refused_by_name()
 end
 
 -- Runs `ztoolkit generate` with its output to a full disk. Returns its status and errors.
-local function to_full_disk(folder)
+local function to_full_disk(folder, words)
   local errors = os.tmpname()
-  local script = ('program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" generate %s --prompt abc '
-    .. '--max-tokens 3 >/dev/full 2>%s\necho $?\n'):format(folder, errors)
+  local script = ('program=$(readlink "/proc/$PPID/exe")\nunset ${!OMPI_*} ${!PMIX_*}\n"$program" generate %s %s '
+    .. '--max-tokens 3 >/dev/full 2>%s\necho $?\n'):format(folder, words, errors)
   local file = os.tmpname()
   zt.write_file(file, script)
   local pipe = io.popen("exec bash " .. file)
@@ -141,9 +141,13 @@ local function to_full_disk(folder)
 end
 
 function TestFolders:test_a_full_disk_is_an_error()
-  local status, errors = to_full_disk((saved()))
-  lu.assertEquals(status, 1)
-  lu.assertStrContains(errors, "generate: cannot write the output: No space left on device")
+  local folder, file = (saved()), os.tmpname()
+  zt.write_file(file, '{"prompt": "a"}\n{"prompt": "b"}\n')
+  for _, words in ipairs{"--prompt abc", "--prompt abc --json", "--file " .. file, "--file " .. file .. " --json"} do
+    local status, errors = to_full_disk(folder, words)
+    lu.assertEquals(status, 1, words)
+    lu.assertStrContains(errors, "generate: cannot write the output: No space left on device")
+  end
 end
 
 function TestFolders:test_bench_prints_rates()

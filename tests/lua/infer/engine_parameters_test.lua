@@ -81,6 +81,29 @@ function TestParameters:test_changes_while_answers_are_made()
   lu.assertErrorMsgContains("the first argument", own.update, own)
 end
 
+-- Parameters of another model are refused, and an update that fails on its way leaves an engine that answers nothing.
+function TestParameters:test_updates_that_fail()
+  local options = cases.with(cases.options "llama", {hidden = 64, head_dim = 16, ffn = 128})
+  local function trainer_of(more)
+    return zt.trainer(zt.program(nn.gpt(cases.with(options, more or {})), {precision = "fp32"}), {separate = true})
+  end
+  local own = infer.engine{trainer = trainer_of(), weights = {format = "int8", group = 32}}
+  local before = cases.texts(own:generate(long))
+  for place, more in ipairs{{ffn = 256}, {layers = 2}, {layers = 4}, {heads = 2, head_dim = 32, kv_heads = 1}, {window = 8},
+                            {rope_base = 500}, {bias = true}} do
+    lu.assertErrorMsgContains("engine:update: ", own.update, own, trainer_of(more))
+    lu.assertEquals(cases.texts(own:generate(long)), before, place)
+  end
+  local nan = trainer_of()
+  local values = nan:parameter "blocks.1.mlp.down.weight"
+  values[3][2] = 0 / 0
+  nan:set_parameter("blocks.1.mlp.down.weight", values)
+  lu.assertErrorMsgContains("blocks.1.mlp.down.weight", own.update, own, nan)
+  lu.assertErrorMsgContains("engine:update has failed, so the parameters are partly those of another", own.generate, own, long)
+  own:update(trainer_of{seed = 5})
+  lu.assertEquals(cases.texts(own:generate(long)), before)
+end
+
 -- Requests that were submitted go on beside those of `generate`; steps return what is complete of them.
 function TestParameters:test_generate_beside_submitted_requests()
   local model = nn.gpt(cases.with(cases.options "llama", {vocab = 256}))

@@ -31,7 +31,10 @@ local function draw_model(pick)
     vocab = pick{50, 131, 160}, seq = 96, ffn = width * pick{2, 4}, bias = pick{true, false}, seed = pick{1, 2, 3}, std = 0.2,
     tied = pick{true, false}, kv_heads = pick{1, 2, 4},
   }
-  if pick{true, false} then options.moe = {experts = 4, ffn = width * pick{2, 4}, top_k = pick{1, 2}} end
+  if pick{true, false} then
+    options.moe = {experts = 4, ffn = width * pick{2, 4}, top_k = pick{1, 2}, router = {score = pick{"softmax", "sigmoid"}},
+                   shared = pick{false, {ffn = width, gate = true}} or nil}
+  end
   return options, width
 end
 
@@ -105,6 +108,7 @@ function TestRandom:test_models()
     -- A router may choose other experts for numbers that are rounded otherwise.
     local bound = precision == "fp32" and 3e-5 or options.moe and 1 or 0.05
     lu.assertTrue((got - expected):norm():item() <= bound * expected:norm():item(), what)
+    more.token_budget, more.max_sequences = pick{4, 7, 512}, 4
     local is_possible, engine = pcall(infer.engine, with({trainer = trainer_of(options, precision), weights = weights}, more))
     if not is_possible then
       lu.assertStrMatches(tostring(engine), ".*no multiple of the group.*", 1, nil, what)

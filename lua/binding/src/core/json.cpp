@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/open.h"
@@ -23,7 +24,8 @@ int decode(lua_State* L) {
   try {
     json = nlohmann::json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
-    misuse("not JSON, at byte {} of {}: {}", error.byte, text.size(), error.what());
+    const std::string cause = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
+    misuse("not JSON, at byte {} of {}: {}", error.byte, text.size(), cause.substr(std::min(cause.find("] ") + 2, cause.size())));
   }
   push(L, Value::from_json(json));
   return 1;

@@ -11,6 +11,9 @@ Answers.__index = Answers
 -- The fields of an answer that are lists. An empty table of Lua does not tell a list from an object.
 local LISTS = {tokens = true, logprobs = true, prompt_logprobs = true}
 
+-- With whole buffers, a flush tells whether the output was written. The C library hides the errors of lines.
+io.stdout:setvbuf "full"
+
 --- Prints on rank 0. Fails if the output cannot be written, as on a full disk.
 local function say(...)
   if core.world.rank ~= 0 then return end

@@ -50,6 +50,9 @@ function requests.parse(o, content, name)
         fail('line %d of %s is no request: give a JSON object with "prompt", a text or a list of tokens, or with "messages"',
              number, name)
       end
+      if line:find '"logit_bias"%s*:%s*%[' then
+        fail('line %d of %s: logit_bias must be an object of tokens, such as {"5": -1}', number, name)
+      end
       lines[#lines + 1] = ("line %d of %s"):format(number, name)
       keep_conversation(request, line, lines[#lines])
       list[#list + 1] = requests.completed(o, request)

@@ -1,0 +1,65 @@
+--- Tells whether models compute the same from the same parameters, by their options.
+
+local fail = require "zt.fail"
+local huggingface = require "zt.ckpt.huggingface"
+local text = require "zt.text"
+
+local same_model = {}
+
+-- Options of nn.gpt and moe.gpt that are no part of what a model computes from its parameters, or that its layout decides. A tied
+-- head may be a matrix of its own in an engine.
+local WITHOUT_EFFECT = {}
+for word in ([[tensor sequence_parallel context tp_dtype dropout ignore_index loss scale_residual seed std tile recompute tied seq
+    axis dispatcher overlap losses noise parts grouped_gemm]]):gmatch "%S+" do WITHOUT_EFFECT[word] = true end
+
+--- Returns a table of options as a text that is equal for equal tables. Leaves out objects and functions.
+function same_model.text_of(options)
+  local parts = {}
+  for key, value in pairs(options) do
+    if type(value) == "table" then value = "{" .. same_model.text_of(value) .. "}" end
+    if type(value) ~= "userdata" and type(value) ~= "function" then parts[#parts + 1] = key .. " = " .. tostring(value) end
+  end
+  table.sort(parts)
+  return table.concat(parts, ", ")
+end
+
+-- Returns those options that decide what a model computes.
+local function function_of(options)
+  local of_function = {}
+  for key, value in pairs(options) do
+    if not WITHOUT_EFFECT[key] then of_function[key] = type(value) == "table" and function_of(value) or value end
+  end
+  return of_function
+end
+
+local function shapes_of(model)
+  local shapes = {}
+  for _, parameter in ipairs(model:parameters()) do shapes[parameter.name] = text.shape(parameter.shape) end
+  return shapes
+end
+
+--- Fails unless the model `to` can take the parameters of the model `from` and then computes the same. what: begins the message.
+function same_model.check(from, to, what)
+  local wanted, there = shapes_of(to), shapes_of(from)
+  if not there["head.weight"] then there["head.weight"] = there["embedding.weight"] end
+  for name, shape in pairs(wanted) do
+    if there[name] ~= shape then
+      fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name, shape,
+           there[name] and "has it of " .. there[name] or "has none")
+    end
+  end
+  for name in pairs(there) do
+    if not wanted[name] and name ~= "head.weight" then
+      fail("%s: the trainer's model has '%s', and the engine's has not: give a trainer of the same model", what, name)
+    end
+  end
+  if not from.options or not to.options then return end
+  local mine = same_model.text_of(function_of(huggingface.complete(to.options)))
+  local other = same_model.text_of(function_of(huggingface.complete(from.options)))
+  if mine ~= other then
+    fail("%s: the models compute other functions, so give a trainer of the same model. The engine's: %s. The trainer's: %s", what,
+         mine, other)
+  end
+end
+
+return same_model
