@@ -42,18 +42,15 @@ local function step_of(engine, rows)
   return best
 end
 
-local bytes = 0
-for _, parameter in ipairs(trainer.model:parameters()) do
-  if parameter.name:find "^blocks" then bytes = bytes + 2 * parameter.numel end
-end
 local inside = engine_of{dtype = "bf16"}
 local offload = {parameters = "nvme", folder = o.folder, depth = o.depth > 0 and o.depth or nil}
 local streamed = engine_of{offload = offload}
-local rows = {{"rows", "in memory: ms", "streamed: ms", "rate over that in memory", "layers read: GB/s"}}
+local bytes = streamed.trainer:memory().files.measured -- a step reads all of them
+local rows = {{"rows", "in memory: ms", "streamed: ms", "rate over that in memory", "read: GB/s"}}
 for _, count in ipairs(o.rows) do
   local in_memory, from_files = step_of(inside, count), step_of(streamed, count)
   rows[#rows + 1] = {tostring(count), ("%.1f"):format(in_memory * 1e3), ("%.1f"):format(from_files * 1e3),
                      ("%.2f"):format(in_memory / from_files), ("%.2f"):format(bytes / from_files / 1e9)}
 end
-print(("layers of %s, %d threads"):format(zt.text.bytes(bytes), zt.num_threads()))
+print(("parameters of %s in files, %d threads"):format(zt.text.bytes(bytes), zt.num_threads()))
 print(zt.text.columns(rows))
