@@ -57,10 +57,10 @@ def write_matrices():
     golden.save("packed", tensors)
 
 
-def quantised(model, is_nested):
+def quantised(model, is_nested, skipped=None):
     """Returns the model as transformers quantises it."""
     options = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=is_nested,
-                                              bnb_4bit_compute_dtype=torch.float32)
+                                              bnb_4bit_compute_dtype=torch.float32, llm_int8_skip_modules=skipped)
     plain = FOLDER / "plain"
     model.save_pretrained(plain)
     made = transformers.AutoModelForCausalLM.from_pretrained(plain, quantization_config=options, dtype=torch.float32)
@@ -95,6 +95,17 @@ def quantise_experts(folder):
     safetensors.torch.save_file(result, folder / "model.safetensors", {"format": "pt"})
 
 
+def dequantise(codes, state):
+    """Returns the matrix. On the CPU, bitsandbytes 0.50 errs where blocks go over the ends of rows: there, the numbers are those of
+    the format's definition, by which it has quantised."""
+    if state.shape[-1] % state.blocksize == 0:
+        return functional.dequantize_4bit(codes, state)
+    scales = functional.dequantize_blockwise(state.absmax, state.state2) + state.offset
+    pairs = codes.reshape(-1).long()
+    numbers = state.code[torch.stack([pairs >> 4, pairs & 15], 1).reshape(-1, state.blocksize)]
+    return (numbers * scales.reshape(-1, 1)).reshape(state.shape).to(state.dtype)
+
+
 def dequantised(folder, model):
     """Returns the model of the numbers that the files stand for: the kernels that multiply by codes may round otherwise."""
     tensors, plain = safetensors.torch.load_file(folder / "model.safetensors"), FOLDER / "plain"
@@ -107,7 +118,7 @@ def dequantised(folder, model):
             values[name] = tensors[name]
             continue
         state = functional.QuantState.from_dict(of_state, device="cpu")
-        matrix = functional.dequantize_4bit(tensors[name], state)
+        matrix = dequantise(tensors[name], state)
         is_transposed = isinstance(model, transformers.GPT2LMHeadModel)
         values[name] = matrix.T.contiguous() if is_transposed else matrix
     safetensors.torch.save_file(values, file, {"format": "pt"})
@@ -125,12 +136,16 @@ def write_models():
     gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=96, n_positions=64,
                                                                 initializer_range=0.2, **ENDS))
     mixtral = transformers.MixtralForCausalLM(transformers.MixtralConfig(**COMMON, num_local_experts=4, num_experts_per_tok=2))
+    # Blocks go over the ends of rows, and the head is quantised, because the list does not name it.
+    odd = transformers.LlamaForCausalLM(transformers.LlamaConfig(**COMMON | dict(hidden_size=96, num_hidden_layers=1),
+                                                                 tie_word_embeddings=False))
+    quantised(odd, True, ["q_proj"]).save_pretrained(FOLDER / "odd")
     quantised(llama, True).save_pretrained(FOLDER / "llama")
     quantised(qwen2, True).save_pretrained(FOLDER / "qwen2")
     quantised(gpt2, False).save_pretrained(FOLDER / "gpt2")
     mixtral.save_pretrained(FOLDER / "mixtral")
     quantise_experts(FOLDER / "mixtral")
-    models = {"llama": llama, "qwen2": qwen2, "gpt2": gpt2, "mixtral": mixtral}
+    models = {"odd": odd, "llama": llama, "qwen2": qwen2, "gpt2": gpt2, "mixtral": mixtral}
     answers = {name: answer(dequantised(FOLDER / name, model)) for name, model in models.items()}
     (FOLDER / "answers.json").write_text(json.dumps({"prompt": PROMPT, "answers": answers}, indent=1) + "\n")
     for file in FOLDER.glob("*/generation_config.json"):

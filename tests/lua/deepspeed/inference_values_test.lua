@@ -28,6 +28,7 @@ function TestKeys:test_a_key_from_elsewhere_says_where_it_belongs()
   lu.assertStrContains(message_of{max_ragged_batch_size = 2}, "give state_manager = {max_ragged_batch_size = ...}")
   lu.assertStrContains(message_of{inference_v2 = {stage = 2}}, "unknown key 'stage': known are")
   lu.assertStrContains(message_of{max_new_tokens = 2}, "it is an argument of engine:generate")
+  lu.assertStrContains(message_of{cache = {memory = 1e6}}, "an option; give zt.init_inference{config = ..., cache = ...}")
   lu.assertStrContains(message_of{kernel_injekt = true}, "did you mean 'kernel_inject'?")
   lu.assertStrContains(message_of{zero_optimization = {}, fp16 = {}, dtyp = "fp16"}, "the configuration has 3 mistakes:")
   lu.assertErrorMsgContains("unknown option 'zero_optimization': it is a key of deepspeed.initialize", zt.init_inference,

@@ -59,9 +59,17 @@ local function as_table(path)
   return block and ("%s = {%s}"):format(block, as_table(key)) or path .. " = ..."
 end
 
+-- Options of zt.init_inference that are no keys of DeepSpeed.
+local OF_CALL = {}
+for name in ([[model config mesh tokenizer chat_template weights token_budget max_sequences cache numerics speculative
+    stop_tokens]]):gmatch "%S+" do OF_CALL[name] = true end
+
 --- Returns a sentence that says where a key belongs that the top level of `schemas` (of keys.schema) does not have. Returns nil
 -- if it is no key of DeepSpeed and no argument. The key is a text.
 function elsewhere.text(key, schemas)
+  if OF_CALL[key] then
+    return ("it is no key of DeepSpeed but an option; give zt.init_inference{config = ..., %s = ...}"):format(key)
+  end
   if training.blocks[""].by_name[key] then
     return "it is a key of deepspeed.initialize, for training; " .. (OF_TRAINING[key] or PLAIN)
   end
