@@ -7,6 +7,7 @@ local fail = require "zt.fail"
 local infer = require "zt.infer"
 local log = require "zt.log"
 local parameters = require "zt.infer.parameters"
+local requests = require "zt.infer.requests"
 local same_model = require "zt.infer.same_model"
 
 local SCHEMA = {
@@ -53,66 +54,13 @@ local function model_of(trainer)
   }
 end
 
--- Returns the tokens of a text. Fails without a tokenizer.
-local function encode(self, text, specials, path)
-  if not self.tokenizer then
-    fail("%s.prompt is a text: give infer.engine a tokenizer, or a list of tokens", path)
-  end
-  return self.tokenizer:encode(text, {specials = specials or "added"})
-end
-
--- Returns the template, which is parsed when it is needed first.
-local function template_of(chat)
-  chat.template = chat.template or require("zt.data").chat_template(chat.source, chat.name)
-  return chat.template
-end
-
--- Returns the tokens of a conversation. What its messages say never becomes a special token.
-local function encode_chat(self, request, path)
-  if request.prompt ~= nil then fail("%s: give either prompt or messages", path) end
-  if not self.chat or not self.tokenizer then
-    fail("%s.messages need a tokenizer and a chat template, and the model has none: give infer.engine tokenizer and "
-      .. "chat_template, or the request a prompt", path)
-  end
-  local messages = request.messages
-  local count = check.type_name(messages) == "a Json" and messages:length() or type(messages) == "table" and #messages
-  if count == 0 then fail("%s.messages is empty: give at least one message", path) end
-  local variables, given = {}, request.variables or {}
-  if check.type_name(given) == "a Json" then given = given:fields() end
-  if type(given) ~= "table" then
-    fail("%s.variables must be a table of names, got %s", path, check.type_name(given))
-  end
-  for _, from in ipairs{self.chat.variables, given} do
-    for key, value in pairs(from) do variables[key] = value end
-  end
-  local chat = template_of(self.chat):render(request.messages, {variables = variables, add_generation_prompt = true})
-  return self.tokenizer:encode(chat.text, {specials = "parsed", contents = chat.contents})
-end
-
--- Returns the request as the engine in C++ takes it: with tokens, and logit_bias by the names of tokens.
-local function plain(self, request, path)
-  if type(request) ~= "table" then fail("%s must be a table, got %s", path, check.type_name(request)) end
-  local copy = {}
-  for key, value in pairs(request) do copy[key] = value end
-  if request.messages ~= nil then copy.prompt = encode_chat(self, request, path)
-  elseif type(request.prompt) == "string" then copy.prompt = encode(self, request.prompt, request.specials, path) end
-  if request.variables ~= nil and request.messages == nil then
-    fail("%s.variables are those of the chat template: give messages", path)
-  end
-  if request.specials ~= nil and type(request.prompt) ~= "string" then
-    fail("%s.specials says what becomes of special tokens in a prompt that is a text: leave it out", path)
-  end
-  copy.messages, copy.variables, copy.specials = nil, nil, nil
-  if type(request.logit_bias) == "table" then
-    copy.logit_bias = {}
-    for token, bias in pairs(request.logit_bias) do copy.logit_bias[tostring(token)] = bias end
-  end
-  return copy
+local function check_held(self)
+  if not self.core then fail "this engine was released: make another one" end
 end
 
 -- Returns the engine in C++. In a dry run there is nothing to compute: prints the plan of a step, and ends the process.
 local function core_of(self)
-  if not self.core then fail "this engine was released: make another one" end
+  check_held(self)
   if self.broken then
     fail("engine:update has failed, so the parameters are partly those of another trainer: call it again with one that fits. It "
       .. "said: %s", self.broken)
@@ -125,15 +73,15 @@ end
 -- the second one is a number of requests that must be the same on these ranks, by default 0.
 local function together(self, fn)
   local engine = core_of(self)
-  local is_right, result, requests = pcall(fn)
-  local reason = engine:agreed(is_right and "" or (tostring(result):gsub("^%S+:%d+: ", "")), is_right and requests or 0)
+  local is_right, result, count = pcall(fn)
+  local reason = engine:agreed(is_right and "" or (tostring(result):gsub("^%S+:%d+: ", "")), is_right and count or 0)
   if reason ~= "" then fail("%s", reason) end
   return result
 end
 
 -- Returns the request as the engine in C++ takes it, if it can be answered.
 local function checked(self, request, path)
-  local ready = plain(self, request, path)
+  local ready = requests.plain(self, request, path)
   self.core:check(ready, path)
   return ready
 end
@@ -178,13 +126,13 @@ end
 
 -- Returns the requests as the engine in C++ takes them, and the options of `generate`. A mistake is an error after the steps that
 -- other replicas need this one for.
-local function prepared(self, requests, value)
+local function prepared(self, given, value)
   local is_right, result = pcall(together, self, function()
     local options = check.options("engine:generate", GENERATE, value)
-    if type(requests) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(requests)) end
-    if requests.prompt ~= nil or requests.messages ~= nil then requests = {requests} end
+    if type(given) ~= "table" then fail("engine:generate takes a list of requests, got %s", check.type_name(given)) end
+    if given.prompt ~= nil or given.messages ~= nil then given = {given} end
     local ready = {}
-    for place, request in ipairs(requests) do ready[place] = checked(self, request, "requests[" .. place .. "]") end
+    for place, request in ipairs(given) do ready[place] = checked(self, request, "requests[" .. place .. "]") end
     return {ready = ready, options = options}, #ready
   end)
   if is_right then return result.ready, result.options end
@@ -196,8 +144,8 @@ end
 
 --- Answers a list of requests, or one. Returns their answers, those of the first request first, each with its `request`, the
 -- place in the list. Each replica passes its own requests; all ranks of a replica pass the same.
-function Engine:generate(requests, value)
-  local ready, options = prepared(self, requests, value)
+function Engine:generate(given, value)
+  local ready, options = prepared(self, given, value)
   local engine, numbers, places, answers = self.core, {}, {}, {}
   for place, request in ipairs(ready) do
     numbers[place] = engine:submit(request, "requests[" .. place .. "]")
@@ -237,19 +185,13 @@ end
 -- Nothing is to be done for the trainer whose parameters it reads. Answers that have begun end with an error. Collective over
 -- both meshes.
 function Engine:update(trainer)
-  local before = self.broken
-  self.broken = nil
-  core_of(self)
+  check_held(self)
   check.argument("engine:update", "the first argument", "Trainer", trainer)
-  if trainer == self.trainer then
-    self.broken = before
-    return
-  end
+  if trainer == self.trainer then return end
   if infer.abilities(self.trainer).trains then
     fail("engine:update: this engine reads the parameters of a trainer that trains, and another trainer's would replace them: "
       .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
   end
-  self.broken = before
   same_model.check(trainer.model, self.trainer.model, "engine:update")
   local is_done, reason = pcall(parameters.copy, trainer, self.trainer)
   self.broken = not is_done and tostring(reason) or nil
@@ -284,7 +226,7 @@ local function opened_of(value)
   if options.adapter and not options.model then
     fail "infer.engine.adapter: an adapter is added to weights that are read from a folder: give model, not trainer"
   end
-  if options.chat_template then template_of{source = options.chat_template, name = "chat_template"} end
+  if options.chat_template then requests.template_of{source = options.chat_template, name = "chat_template"} end
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
   if not options.model and not has_layout then return options end
