@@ -12,7 +12,8 @@ namespace zt::moe {
 namespace {
 
 at::Tensor sigmoid_values(const at::Tensor& x) {
-  if (!x.is_cpu()) return x.sigmoid();
+  if (x.is_cuda() || x.is_meta()) return x.sigmoid();
+  if (!x.is_cpu()) return sigmoid_values(x.cpu()).to(x.device());  // a device that computes as the CPU does
   const at::Tensor from = x.contiguous(), to = at::empty_like(from);
   AT_DISPATCH_FLOATING_TYPES_AND2(at::kBFloat16, at::kHalf, x.scalar_type(), "sigmoid_by_element", [&] {
     using Wide = std::conditional_t<std::is_same_v<scalar_t, double>, double, float>;
