@@ -26,3 +26,14 @@ def save(name, tensors):
     FOLDER.mkdir(exist_ok=True)
     with open(FOLDER / f"{name}.safetensors", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text + b"".join(blobs))
+
+
+def greedy_answer(model, prompt, count):
+    """Returns the likeliest `count` tokens after the prompt by a model of transformers, and their log-probabilities."""
+    tokens, logprobs = list(prompt), []
+    for _ in range(count):
+        with torch.no_grad():
+            of_last = model(torch.tensor([tokens])).logits[0, -1].double().log_softmax(-1)
+        tokens.append(int(of_last.argmax()))
+        logprobs.append(float(of_last.max()))
+    return {"tokens": tokens[len(prompt):], "logprobs": logprobs}

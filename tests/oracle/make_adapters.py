@@ -10,6 +10,8 @@ import safetensors.torch
 import torch
 import transformers
 
+import golden
+
 FOLDER = pathlib.Path(__file__).resolve().parents[1] / "golden/adapters"
 ENDS = dict(bos_token_id=0, eos_token_id=1)
 COMMON = dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, vocab_size=64,
@@ -50,14 +52,7 @@ def adapters():
 
 
 def answer(model):
-    """Returns the likeliest tokens after PROMPT, and their log-probabilities."""
-    tokens, logprobs = list(PROMPT), []
-    for _ in range(TOKENS):
-        with torch.no_grad():
-            of_last = model(torch.tensor([tokens])).logits[0, -1].double().log_softmax(-1)
-        tokens.append(int(of_last.argmax()))
-        logprobs.append(float(of_last.max()))
-    return {"tokens": tokens[len(PROMPT):], "logprobs": logprobs}
+    return golden.greedy_answer(model, PROMPT, TOKENS)
 
 
 def randomise(model):

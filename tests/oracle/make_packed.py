@@ -69,14 +69,7 @@ def quantised(model, is_nested, skipped=None):
 
 
 def answer(model):
-    """Returns the likeliest tokens after PROMPT, and their log-probabilities."""
-    tokens, logprobs = list(PROMPT), []
-    for _ in range(TOKENS):
-        with torch.no_grad():
-            of_last = model(torch.tensor([tokens])).logits[0, -1].double().log_softmax(-1)
-        tokens.append(int(of_last.argmax()))
-        logprobs.append(float(of_last.max()))
-    return {"tokens": tokens[len(PROMPT):], "logprobs": logprobs}
+    return golden.greedy_answer(model, PROMPT, TOKENS)
 
 
 def quantise_experts(folder):

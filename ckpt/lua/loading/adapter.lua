@@ -114,7 +114,7 @@ end
 -- Returns the values of a parameter after its changes, in fp32 or fp64.
 local function changed(tensors, list, values)
   local dtype = values:dtype() == "float64" and "float64" or "float32"
-  local sums = values:to(dtype) -- `values` is nobody else's
+  local sums = values:to(dtype) -- may be `values` itself, which the caller does not use again
   local columns = list[1].part.columns
   local matrix = columns and sums:reshape{-1, columns} or sums
   for _, change in ipairs(list) do

@@ -124,8 +124,8 @@ local function rows_by_matrix(entry)
 end
 
 --- Returns the format of the parameters of a map (ckpt.names) that are joined from such matrices only: {format = "nf4", nested =,
--- keep = the others, as patterns}; nil if there are none. They are nested if all of them can be joined so. Those that are not
--- packed here, such as heads, are read as numbers.
+-- keep = the others, as patterns}; nil if there are none. They are nested if all of them can be joined so. Others,
+-- such as heads, are read as numbers. Sets is_packed of each entry of the map.
 function Matrices:format(map)
   local keep, is_nested, any = {}, true, false
   for _, entry in ipairs(map) do

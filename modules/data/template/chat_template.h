@@ -14,12 +14,12 @@ namespace zt::data {
 // Parses the source of a template. The language is that of jinja2 with the settings of transformers: trim_blocks, lstrip_blocks,
 // the statements break, continue and generation, and an immutable sandbox. `name` is for messages.
 //
-// Differences from transformers: the keys of tables come in ascending order, because tables of zt::Value have it. An integer
-// outside of 64 bits, and the printing of a generator, a function or another value whose text has an address, are a Fault. So are
-// more than 1,000,000 steps, 1 MiB of output or of one string, and a nesting deeper than 64. The statements include, import,
-// extends, block and autoescape, and the filters pprint, random and urlize are refused.
+// Differences from transformers: the keys of tables come in ascending order, because tables of zt::Value have it, unless they are
+// a KeptJson (kept_json.h). An integer outside of 64 bits, and the printing of a generator, a function or another value whose
+// text has an address, are a Fault. So are more than 1,000,000 steps, 1 MiB of output or of one string, and a nesting deeper
+// than 64. The statements include, import, extends, block and autoescape, and the filters pprint, random and urlize are refused.
 //
-// A message with tool_calls and without content has none as its content: Lua and zt::Value have no null in tables.
+// Fields of a message that are null are left out, as transformers does.
 //
 // Variables: the template also sees messages, add_generation_prompt, and tools and documents, which are none if they are not
 // given. Strings whose name ends with _token do not count as contents (RenderedChat::contents), nor does the

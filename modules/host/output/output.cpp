@@ -23,7 +23,8 @@ void LineStream::write(std::string_view text) {
     if (!text.empty()) lines += prefix_;
   }
   std::fwrite(lines.data(), 1, lines.size(), file_);
-  // The return value hides errors, because lines are written at once. Standard error has nobody to tell.
+  // For a stream that writes each line at once, fwrite returns no error. Errors of standard error are ignored: no other place
+  // could show them.
   if (file_ == stdout && std::ferror(file_) != 0) fault("cannot write the output: is the disk full?");
 }
 

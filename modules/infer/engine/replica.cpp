@@ -24,6 +24,25 @@ int64_t reduced(Communicator& over, int64_t number, ReduceOp op) {
 
 }  // namespace
 
+std::optional<RankMistake> find_mistake(Communicator& over, const std::string& complaint, const std::string& alike,
+                                        const std::string& activity) {
+  Value::List given;
+  given.reserve(2);
+  given.emplace_back(complaint);
+  given.emplace_back(alike);
+  const std::vector<Value> all = over.all_gather_values(given, activity);
+  const auto text_of = [&](size_t rank, size_t place) {
+    return *all[rank].get_if<Value::List>()->at(place).get_if<std::string>();
+  };
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (const std::string of_rank = text_of(rank, 0); !of_rank.empty()) return RankMistake{.rank = rank, .complaint = of_rank};
+  }
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    if (text_of(rank, 1) != text_of(0, 1)) return RankMistake{.rank = rank, .first = text_of(0, 1), .other = text_of(rank, 1)};
+  }
+  return {};
+}
+
 Replica::Replica(const Trainer& trainer) {
   const Program& program = trainer.program();
   if (!program.mesh()) return;
@@ -46,23 +65,11 @@ Value Replica::from_first(const Value& value) const {
 
 std::string Replica::agreed(const std::string& mine, int64_t requests) const {
   if (!own_) return mine;
-  Value::List given;
-  given.reserve(2);
-  given.emplace_back(mine);
-  given.emplace_back(requests);
-  const std::vector<Value> all = own_->all_gather_values(given, "agrees on a request of an engine");
-  const auto text_of = [&](size_t rank) { return *all[rank].get_if<Value::List>()->at(0).get_if<std::string>(); };
-  const auto number_of = [&](size_t rank) { return *all[rank].get_if<Value::List>()->at(1).get_if<int64_t>(); };
-  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    if (const std::string other = text_of(rank); !other.empty())
-      return fmt::format("rank {} of '{}': {}", rank, own_->name(), other);
-  }
-  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    if (number_of(rank) != number_of(0))
-      return fmt::format("rank {} of '{}' gives {} requests, and rank 0 {}: all ranks of a replica give the same", rank,
-                         own_->name(), number_of(rank), number_of(0));
-  }
-  return mine;
+  const auto mistake = find_mistake(*own_, mine, std::to_string(requests), "agrees on a request of an engine");
+  if (!mistake || !mine.empty()) return mine;
+  if (!mistake->complaint.empty()) return fmt::format("rank {} of '{}': {}", mistake->rank, own_->name(), mistake->complaint);
+  return fmt::format("rank {} of '{}' gives {} requests, and rank 0 {}: all ranks of a replica give the same", mistake->rank,
+                     own_->name(), mistake->other, mistake->first);
 }
 
 int64_t Replica::least(int64_t number) const {

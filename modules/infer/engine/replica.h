@@ -2,11 +2,24 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <string>
 
 #include "zt/comm/mesh.h"
 #include "zt/train/trainer.h"
 
 namespace zt::infer {
+
+// What keeps ranks from a call that they make together: the complaint of the first rank that has one, or else that `alike` of a
+// rank is not that of rank 0.
+struct RankMistake {
+  size_t rank = 0;
+  std::string complaint = {};
+  std::string first = {}, other = {};  // without a complaint: `alike` of rank 0 and of the rank
+};
+// Gathers complaints, which are empty for none, and texts that must be equal. Collective. `activity` names the call in reports.
+std::optional<RankMistake> find_mistake(Communicator& over, const std::string& complaint, const std::string& alike,
+                                        const std::string& activity);
 
 // A replica is the ranks of the mesh that have the same samples. Replicas are coupled if the generate program communicates,
 // within a replica or between them: then the trainer lets all ranks agree whether a step has failed, so replicas run each step

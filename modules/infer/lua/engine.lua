@@ -207,7 +207,7 @@ function Engine:release()
   collectgarbage()
 end
 
--- Models with rotary positions compute beyond those that they were trained on, but nobody knows how well.
+-- A model with rotary positions also computes positions beyond those of its training, but its answers there may be useless.
 local function warn_of_context(options, of_model)
   local most = of_model.seq
   if not options.max_context or not most or most == 0 or options.max_context <= most or core.world.rank > 0 then return end
@@ -219,20 +219,22 @@ end
 local OF_CORE = {"trainer", "tokenizer", "max_context", "token_budget", "max_sequences", "cache", "numerics", "speculative",
                  "stop_tokens"}
 
--- Returns the options, and the opened model if the engine makes a trainer of its own.
+-- Returns the options, the opened model if the engine makes a trainer of its own, and the chat template of the options.
 local function opened_of(value)
   local options = check.options("infer.engine", SCHEMA, value)
   if (options.trainer == nil) == (options.model == nil) then fail "infer.engine: give either trainer or model" end
   if options.adapter and not options.model then
     fail "infer.engine.adapter: an adapter is added to weights that are read from a folder: give model, not trainer"
   end
-  if options.chat_template then requests.template_of{source = options.chat_template, name = "chat_template"} end
+  local chat = options.chat_template and {source = options.chat_template, name = "chat_template", variables = {}} or nil
+  if chat then requests.template_of(chat) end
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
-  if not options.model and not has_layout then return options end
+  if not options.model and not has_layout then return options, nil, chat end
   local opened = options.model and require("zt.infer.model").open(options.model, options.adapter) or model_of(options.trainer)
   warn_of_context(options, opened.options)
-  return options, opened
+  if chat and opened.chat then chat.variables = opened.chat.variables end
+  return options, opened, chat or opened.chat
 end
 
 -- Options that name folders, which ranks on other machines may have elsewhere.
@@ -253,18 +255,14 @@ local function told(given)
 end
 
 local function engine(value)
-  local is_right, options, opened = pcall(opened_of, value)
+  local is_right, options, opened, chat = pcall(opened_of, value)
   local given = type(value) == "table" and value or {}
   local reason = infer.agreed(given.mesh or given.trainer, is_right and "" or tostring(options), is_right and told(given) or "")
   if reason ~= "" then error(reason, 0) end
-  local chat = opened and opened.chat
   if opened then
     options.trainer = require "zt.infer.trainer"(opened, options)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens
-  end
-  if options.chat_template then
-    chat = {source = options.chat_template, name = "chat_template", variables = chat and chat.variables or {}}
   end
   local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat}, Engine), {}
   for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end

@@ -54,23 +54,11 @@ std::shared_ptr<Mesh> mesh_of(const Value& value) {
 // Collective over the mesh, if there is one.
 std::string wrong_on_a_rank(const std::shared_ptr<Mesh>& mesh, const std::string& mine, const std::string& options) {
   if (!mesh) return mine;
-  Value::List given;
-  given.reserve(2);
-  given.emplace_back(mine);
-  given.emplace_back(options);
-  const std::vector<Value> all = mesh->world()->control->all_gather_values(given, "agrees on the options of an engine");
-  const auto text_of = [&](size_t rank, size_t place) {
-    return *all[rank].get_if<Value::List>()->at(place).get_if<std::string>();
-  };
-  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    if (!text_of(rank, 0).empty()) return fmt::format("rank {}: {}", rank, text_of(rank, 0));
-  }
-  for (size_t rank = 0; rank < all.size() && mine.empty(); ++rank) {
-    if (text_of(rank, 1) != text_of(0, 1))
-      return fmt::format("infer.engine: ranks 0 and {} give different options, {} and {}: give all ranks of a mesh the same",
-                         rank, text_of(0, 1), text_of(rank, 1));
-  }
-  return mine;
+  const auto mistake = find_mistake(*mesh->world()->control, mine, options, "agrees on the options of an engine");
+  if (!mistake || !mine.empty()) return mine;
+  if (!mistake->complaint.empty()) return fmt::format("rank {}: {}", mistake->rank, mistake->complaint);
+  return fmt::format("infer.engine: ranks 0 and {} give different options, {} and {}: give all ranks of a mesh the same",
+                     mistake->rank, mistake->first, mistake->other);
 }
 
 // infer.agreed(trainer or mesh, what is wrong on this rank, or "", [text of the options]) -> what is wrong on a rank of the mesh,

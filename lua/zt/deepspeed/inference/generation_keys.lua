@@ -2,8 +2,8 @@
 
 local generation_keys = {}
 
---- Those that have an effect, as options of zt.check. `is_drawn` marks those with an effect on draws only. `harmless` lists their
--- values that are right for the likeliest token, too.
+--- Lists the keys that have an effect, as options of zt.check. `is_drawn` marks those with an effect on draws only.
+-- `harmless` lists their values that are right for the likeliest token, too.
 generation_keys.TAKEN = {
   {"max_new_tokens", "integer", "most tokens of an answer; default: 20, or what the context leaves", at_least = 1},
   {"max_length", "integer", "most tokens of a sample and its answer; without effect beside max_new_tokens", at_least = 1},
@@ -24,7 +24,7 @@ generation_keys.TAKEN = {
   {"stop_strings", "any", "a text or a list of texts that end an answer"},
 }
 
---- Those that only a call has.
+--- Lists the arguments of a call that are no keys of a file.
 generation_keys.OF_CALL = {
   {"input_ids", "any", "tokens: an int64 tensor [samples, tokens], or a list of lists of tokens", required = true},
   {"attention_mask", "any", "a tensor or lists like input_ids: 0 for padding; default: tokens that are pad_token_id are padding, "
@@ -41,7 +41,8 @@ local ENCODER = "it concerns models with an encoder"
 local OUTPUTS = "it has an effect in transformers only with return_dict_in_generate, which is off"
 local RECORD = "it says where the values come from"
 
---- Those without effect on the tokens: {reason, values that say nothing}. Without a list of values, no value says anything.
+--- Lists the keys without effect on the tokens: {reason, values that say nothing}. Without a list of values, no value says
+-- anything.
 generation_keys.IDLE = {
   early_stopping = {BEAMS, {false}}, length_penalty = {BEAMS, {1}}, diversity_penalty = {BEAMS, {0}},
   num_beam_groups = {BEAMS, {1}}, low_memory = {BEAMS, {false}},
@@ -71,8 +72,9 @@ generation_keys.IDLE_OF_CALL = {
 
 local function is_share(value) return type(value) ~= "number" or value > 0 and value < 1 end
 
---- Those that would change the tokens: {what there is not and what to do, off = values that turn it off, is_on = a function that
--- returns whether another value has an effect, only = "drawn" or "likeliest": it has one only if do_sample is that}.
+--- Lists the keys that would change the tokens, and are refused: {what there is not and what to do, off = values that turn it
+-- off, is_on = a function that returns whether another value has an effect, only = "drawn" or "likeliest": it has one only
+-- if do_sample is that}.
 generation_keys.REFUSED = {
   num_beams = {"there is no beam search, as in DeepSpeed; give num_return_sequences with do_sample = true", off = {1}},
   max_time = {"an answer ends by its tokens, not by a clock; give max_new_tokens", off = {}},
