@@ -84,7 +84,7 @@ void time_one_row(const PackedKernels& kernels, int64_t rows, int64_t columns, a
     for (int pass = 0; pass < kPasses; ++pass) {
       for (const PackedMatrix& each : set) reads.push_back(seconds_of([&] { sum = sum + sum_of_words(each.bytes); }));
       for (const PackedMatrix& each : set)
-        products.push_back(seconds_of([&] { kernels.multiply(x, each, out, format.activations); }));
+        products.push_back(seconds_of([&] { kernels.multiply(x, each, out, format.activations, {}); }));
     }
     const double bytes = static_cast<double>(set[0].bytes.numel()) * 1e-9;
     fmt::print("  {:16} {:.2f} of {:.1f}\n", format.name, least(reads) / least(products), bytes / least(reads));
@@ -103,7 +103,7 @@ void time_many_rows(const PackedKernels& kernels, int64_t m, int64_t rows, int64
     std::vector<double> of_dots, products, transposed;
     for (int pass = 0; pass < kPasses; ++pass) {
       of_dots.push_back(seconds_of([&] { dots->run(x, plain.t(), out, 0, 1); }));
-      products.push_back(seconds_of([&] { kernels.multiply(x, w, out, format.activations); }));
+      products.push_back(seconds_of([&] { kernels.multiply(x, w, out, format.activations, {}); }));
       transposed.push_back(seconds_of([&] { kernels.multiply_transposed(dy, w, dx); }));
     }
     fmt::print("  {:16} {:5.0f} {:.2f}   dots {:5.0f}   transposed {:5.0f}\n", format.name, flop / least(products),

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "dots_kernels.h"
+#include "zt/base/float16.h"
 
 namespace zt {
 
@@ -16,10 +17,11 @@ namespace {
 
 constexpr int64_t kPartRows = 192;   // rows that are multiplied together: a block of them stays in the second-level cache
 constexpr int64_t kFewRows = 16;     // all blocks of so many rows stay there
-constexpr int64_t kGrain = 1 << 16;  // fewest multiply-adds per thread
+constexpr int64_t kGrain = 1 << 16;  // fewest multiply-adds per task
 
-// c [m, n] = alpha a b + beta c. Rows of a and columns of b are contiguous. T is what the loops read, S what the operands hold.
-template <class T, class S>
+// c [m, n] = alpha a b + beta c. Rows of a and columns of b are contiguous. T is what the loops read, S what the operands hold,
+// and C what the result holds: float, or for at most kFewRows rows S, to which the sums are rounded once.
+template <class T, class S, class C = float>
 class DotsCall {
  public:
   DotsCall(Isa isa, const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha)
@@ -31,7 +33,7 @@ class DotsCall {
         m_(c.size(0)),
         n_(c.size(1)),
         k_(a.size(1)),
-        c_(c.mutable_data_ptr<float>()),
+        c_(static_cast<C*>(c.mutable_data_ptr())),
         c_row_(blas_layout(c).ld),
         alpha_(static_cast<float>(alpha)),
         beta_(static_cast<float>(beta)),
@@ -42,9 +44,15 @@ class DotsCall {
     for (int64_t i = 0; i < m_; i += kPartRows) {
       const int64_t rows = std::min(kPartRows, m_ - i);
       pack_left(i, rows);
-      if (rows <= kFewRows) multiply_blocks(i, rows, 0, k_);
-      else
-        for (int64_t p = 0; p < k_; p += kDepth) multiply_blocks(i, rows, p, std::min(p + kDepth, k_));
+      if constexpr (!std::is_same_v<C, float>) {
+        for_groups(rows, k_, [&](int64_t j) { multiply_rounded(rows, j); });
+      } else {
+        const int64_t depth = rows <= kFewRows ? k_ : kDepth;
+        for (int64_t p = 0; p < k_; p += depth) {
+          const int64_t end = std::min(p + depth, k_);
+          for_groups(rows, end - p, [&](int64_t j) { multiply_blocks(i, rows, j, p, end); });
+        }
+      }
     }
   }
 
@@ -73,24 +81,45 @@ class DotsCall {
     });
   }
 
-  // Adds the steps [first, last) of all columns.
-  void multiply_blocks(int64_t i, int64_t rows, int64_t first, int64_t last) {
-    const int64_t groups = (n_ + kMostColumns - 1) / kMostColumns, work = rows * (last - first) * kMostColumns;
+  // Calls body(j) for the first column of each group of kMostColumns.
+  template <class Body>
+  void for_groups(int64_t rows, int64_t depth, const Body& body) {
+    const int64_t groups = (n_ + kMostColumns - 1) / kMostColumns, work = rows * depth * kMostColumns;
     at::parallel_for(0, groups, std::max<int64_t>(1, kGrain / work), [&](int64_t begin, int64_t end) {
-      for (int64_t group = begin; group < end; ++group) {
-        for (int64_t p = first; p < last; p += kDepth) multiply_group(i, rows, group * kMostColumns, p);
-      }
+      for (int64_t group = begin; group < end; ++group) body(group * kMostColumns);
     });
   }
 
-  void multiply_group(int64_t i, int64_t rows, int64_t j, int64_t p) {
+  // Adds the steps [first, last) of a group of columns.
+  void multiply_blocks(int64_t i, int64_t rows, int64_t j, int64_t first, int64_t last) {
+    for (int64_t p = first; p < last; p += kDepth) multiply_group(rows, j, p, c_ + i * c_row_ + j, c_row_);
+  }
+
+  // Computes a group of columns of the result, of all rows.
+  void multiply_rounded(int64_t rows, int64_t j) {
+    float sums[kFewRows * kMostColumns];
+    const int64_t columns = std::min(kMostColumns, n_ - j);
+    const auto with_result = [&](const auto& body) {
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t k = 0; k < columns; ++k) body(sums[row * kMostColumns + k], c_[row * c_row_ + j + k]);
+      }
+    };
+    if (beta_ != 0) with_result([](float& sum, C c) { sum = zt::widen(c); });
+    for (int64_t p = 0; p < k_; p += kDepth) multiply_group(rows, j, p, sums, kMostColumns);
+    with_result([](float sum, C& c) { c = narrow<C>(sum); });
+  }
+
+  // Adds a block of steps of a group of columns to c, whose rows are `c_row` apart.
+  void multiply_group(int64_t rows, int64_t j, int64_t p, float* c, int64_t c_row) {
     const int64_t depth = std::min(kDepth, k_ - p), columns = std::min(kMostColumns, n_ - j);
-    DotTask<T> task{left(p, rows), padded(depth),       rows,   nullptr, padded(depth),     columns,
-                    padded(depth), c_ + i * c_row_ + j, c_row_, alpha_,  p == 0 ? beta_ : 1};
+    DotTask<T> task{left(p, rows), padded(depth), rows, nullptr, padded(depth), columns,
+                    padded(depth), nullptr,       c,    c_row,   alpha_,        p == 0 ? beta_ : 1};
     alignas(64) T right[kMostColumns * kDepth];
     if (std::is_same_v<T, S> && depth % kStep == 0) {
       task.w = reinterpret_cast<const T*>(b_ + j * b_column_ + p);
       task.w_row = b_column_;
+      if (p + kDepth < k_) task.next = task.w + kDepth;
+      else if (j + 2 * kMostColumns <= n_) task.next = reinterpret_cast<const T*>(b_ + (j + kMostColumns) * b_column_);
     } else {
       for (int64_t column = 0; column < columns; ++column)
         prepare(right + column * padded(depth), b_ + (j + column) * b_column_ + p, depth);
@@ -105,7 +134,7 @@ class DotsCall {
   const int64_t a_row_;
   const S* const b_;
   const int64_t b_column_, m_, n_, k_;
-  float* const c_;
+  C* const c_;
   const int64_t c_row_;
   const float alpha_, beta_;
   at::Tensor left_;  // bytes
@@ -122,6 +151,7 @@ class DotsGemm final : public Gemm {
   void run(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const override {
     const at::Tensor rows = a.stride(1) == 1 ? a : a.contiguous(), columns = b.stride(0) == 1 ? b : b.t().contiguous().t();
     if (c.scalar_type() == at::kFloat) return multiply_into(rows, columns, c, beta, alpha);
+    if (c.size(0) <= kFewRows) return multiply_few(rows, columns, c, beta, alpha);
     // Round c once, from the fp32 sum.
     const at::Tensor sum = beta == 0 ? at::empty(c.sizes(), at::kFloat) : c.to(at::kFloat).contiguous();
     multiply_into(rows, columns, sum, beta, alpha);
@@ -134,6 +164,12 @@ class DotsGemm final : public Gemm {
     else if (a.scalar_type() == at::kHalf) DotsCall<float, c10::Half>(isa_, a, b, c, beta, alpha).run();
     else if (pairs_) DotsCall<Bf16, Bf16>(isa_, a, b, c, beta, alpha).run();
     else DotsCall<float, Bf16>(isa_, a, b, c, beta, alpha).run();
+  }
+
+  void multiply_few(const at::Tensor& a, const at::Tensor& b, const at::Tensor& c, double beta, double alpha) const {
+    if (a.scalar_type() == at::kHalf) DotsCall<float, c10::Half, c10::Half>(isa_, a, b, c, beta, alpha).run();
+    else if (pairs_) DotsCall<Bf16, Bf16, c10::BFloat16>(isa_, a, b, c, beta, alpha).run();
+    else DotsCall<float, Bf16, c10::BFloat16>(isa_, a, b, c, beta, alpha).run();
   }
 
   const Isa isa_;

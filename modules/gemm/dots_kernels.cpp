@@ -180,10 +180,14 @@ struct PairDots {
       for (int j = 0; j < kColumns; ++j) sums[r][j] = _mm512_setzero_ps();
     }
     const Bf16 *x = task.x + row * task.x_row, *w = task.w + column * task.w_row;
+    const Bf16* const next = task.next ? task.next + column * task.w_row : w;
     for (int64_t p = 0; p < task.depth; p += kStep) {
       __m512bh steps[kColumns];
 #pragma GCC unroll 8
-      for (int j = 0; j < kColumns; ++j) steps[j] = (__m512bh)_mm512_loadu_si512(w + j * task.w_row + p);
+      for (int j = 0; j < kColumns; ++j) {
+        steps[j] = (__m512bh)_mm512_loadu_si512(w + j * task.w_row + p);
+        if (kRows == 1) __builtin_prefetch(next + j * task.w_row + p);
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const auto factor = (__m512bh)_mm512_loadu_si512(x + r * task.x_row + p);

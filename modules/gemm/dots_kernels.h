@@ -31,6 +31,7 @@ struct DotTask {
   int64_t x_row, rows;
   const T* w;
   int64_t w_row, columns, depth;
+  const T* next;  // w of the next task, with the same w_row: the processor fetches it from memory meanwhile. Null: unknown
   float* c;
   int64_t c_row;
   float alpha, beta;

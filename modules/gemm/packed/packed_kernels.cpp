@@ -33,8 +33,9 @@ class PanelGemmKernels final : public PackedKernels {
     return packed::can_join_nf4(rows, columns, is_nested);
   }
   void import_nf4(std::span<const Nf4Tensors> parts, const PackedMatrix& into) const override { packed::import_nf4(parts, into); }
-  void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) const override {
-    packed::multiply(kernels_, x, w, out, activations);
+  void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations,
+                const GemmAddends& addends) const override {
+    packed::multiply(kernels_, x, w, out, activations, addends);
   }
   void multiply_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) const override {
     packed::multiply_transposed(kernels_, dy, w, dx);

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "packed/gemm_result.h"
 #include "packed/row_words.h"
-#include "packed/totals.h"
 #include "zt/base/rows.h"
 
 namespace zt::packed {
@@ -46,15 +46,15 @@ class PanelTiles {
         totals_(static_cast<size_t>(rows.rows() * totals_stride_)),
         tile_(new uint32_t[static_cast<size_t>(tile_panels_ * kPanelRows * kMostColumns)]) {}
 
-  // Multiplies the panels [begin, end), and writes the columns of `out` from `row` on.
-  void run(int64_t begin, int64_t end, const at::Tensor& out, int64_t row) {
+  // Multiplies the panels [begin, end), and writes the columns of the result from `row` on.
+  void run(int64_t begin, int64_t end, const GemmResult& out, int64_t row) {
     std::fill(totals_.begin(), totals_.end(), 0.0F);
     for (int64_t g = 0; g < layout_.groups; ++g) {
       for (int64_t panel = begin; panel < end; panel += tile_panels_)
         multiply_group(g, panel, std::min(tile_panels_, end - panel), (panel - begin) * kPanelRows);
     }
     const int64_t first = begin * kPanelRows, columns = std::min(end * kPanelRows, layout_.rows) - first;
-    write_totals(totals_.data(), totals_stride_, rows_.rows(), columns, out, row, first);
+    out.write(totals_.data(), totals_stride_, rows_.rows(), columns, row, first);
   }
 
  private:
@@ -132,20 +132,21 @@ class PanelTiles {
 
 // Multiplies few rows: codes go from memory to registers.
 void multiply_few_rows(const PanelKernels& kernels, const PackLayout& layout, const uint8_t* bytes, PanelArithmetic arithmetic,
-                       const RowWords& x, const at::Tensor& out, int64_t row) {
-  constexpr int64_t kGrain = 1 << 16;  // fewest multiply-adds per task
+                       const RowWords& x, const GemmResult& out, int64_t row) {
+  constexpr int64_t kGrain = 1 << 16;  // fewest multiply-adds per part
+  constexpr int64_t kParts = 4;        // of a thread: within one, the kernel fetches the next panels from memory
   const int64_t work = kernels.row_panels * kPanelRows * std::max<int64_t>(1, layout.padded_columns) * x.rows();
   const int64_t tasks = (layout.panels + kernels.row_panels - 1) / kernels.row_panels;
-  for_parts(tasks, std::max<int64_t>(1, kGrain / work), [&] {
+  for_parts(tasks, std::max<int64_t>({1, kGrain / work, tasks / (kParts * at::get_num_threads())}), [&] {
     return [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        alignas(64) float totals[kMostPanels * kPanelRows * kFewRows] = {};
+        alignas(64) float totals[kMostPanels * kPanelRows * kFewRows];  // NOLINT: overwritten
         const int64_t panel = i * kernels.row_panels, panels = std::min(kernels.row_panels, layout.panels - panel);
         const int64_t stride = kernels.row_panels * kPanelRows;
         kernels.multiply_few_rows(arithmetic, {&layout, bytes, nibble_table(layout), panel, panels, x.rows(), x.words_of(0),
                                                x.terms_of(0), x.scales_of(0), x.starts_of(0), totals, stride});
         const int64_t first = panel * kPanelRows, columns = std::min(panels * kPanelRows, layout.rows - first);
-        write_totals(totals, stride, x.rows(), columns, out, row, first);
+        out.write(totals, stride, x.rows(), columns, row, first);
       }
     };
   });
@@ -153,8 +154,9 @@ void multiply_few_rows(const PanelKernels& kernels, const PackLayout& layout, co
 
 }  // namespace
 
-void multiply(const PanelKernels& kernels, const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out,
-              Activations activations) {
+void multiply(const PanelKernels& kernels, const at::Tensor& x, const PackedMatrix& w, const at::Tensor& to,
+              Activations activations, const GemmAddends& addends) {
+  const GemmResult out(to, addends);
   const PackLayout layout = pack_layout(w.spec, w.rows, w.columns);
   const auto* const bytes = w.bytes.const_data_ptr<uint8_t>();
   const PanelArithmetic arithmetic = choose_arithmetic(kernels, x, layout, activations);

@@ -99,14 +99,14 @@ void RowWords::write_group(float* numbers, int64_t row, int64_t g) {
   if (arithmetic_ == PanelArithmetic::bytes) return write_bytes(numbers, row, g);
   if (needs_terms_) terms_[static_cast<size_t>(g * rows_ + row)] = sum_in_lanes(numbers, count);
   uint32_t* const to = words_.get() + g * rows_ * (groups_.group / columns_per_word_) + row * (count / columns_per_word_);
-  for (int64_t i = 0; i < count; i += 2) {
-    const auto first = std::bit_cast<uint32_t>(numbers[i]), second = std::bit_cast<uint32_t>(numbers[i + 1]);
-    if (arithmetic_ == PanelArithmetic::floats) {
-      to[i] = second;
-      to[i + 1] = first;
-    } else {
-      to[i / 2] = (second & 0xffff0000U) | first >> 16;
+  const auto word = [&](int64_t i) { return std::bit_cast<uint32_t>(numbers[i]); };
+  if (arithmetic_ == PanelArithmetic::floats) {
+    for (int64_t i = 0; i < count; i += 2) {
+      to[i] = word(i + 1);
+      to[i + 1] = word(i);
     }
+  } else {
+    for (int64_t i = 0; i < count; i += 2) to[i / 2] = (word(i + 1) & 0xffff0000U) | word(i) >> 16;
   }
 }
 

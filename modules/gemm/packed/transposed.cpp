@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "packed/convert.h"
+#include "packed/gemm_result.h"
 #include "packed/product.h"
 #include "packed/row_words.h"
-#include "packed/totals.h"
 #include "zt/base/rows.h"
 
 namespace zt::packed {
@@ -34,12 +34,12 @@ class TransposedTiles {
         totals_(static_cast<size_t>(rows.rows() * kMostColumns)),
         tile_(new float[kTileWords]) {}
 
-  // Multiplies by the columns of group g, and writes them to `out` from `row` on.
-  void run(int64_t g, const at::Tensor& out, int64_t row) {
+  // Multiplies by the columns of group g, and writes these columns of the result from `row` on.
+  void run(int64_t g, const GemmResult& out, int64_t row) {
     std::fill(totals_.begin(), totals_.end(), 0.0F);
     const int64_t first = g * layout_.group, columns = std::min(layout_.columns_of(g), layout_.columns - first);
     for (int64_t block = 0; block < blocks_.groups; ++block) multiply_block(g, block, (columns + kPanelRows - 1) / kPanelRows);
-    write_totals(totals_.data(), kMostColumns, rows_.rows(), columns, out, row, first);
+    out.write(totals_.data(), kMostColumns, rows_.rows(), columns, row, first);
   }
 
  private:
@@ -94,13 +94,14 @@ void multiply_transposed(const PanelKernels& kernels, const at::Tensor& dy, cons
   const auto* const bytes = w.bytes.const_data_ptr<uint8_t>();
   const int64_t m = dy.size(0), padded = (w.rows + 1) / 2 * 2;
   const ColumnGroups blocks{w.rows, padded, kBlockColumns, (padded + kBlockColumns - 1) / kBlockColumns};
+  const GemmResult out(dx, {});
   RowWords words(PanelArithmetic::floats, blocks, std::min(m, kBlockDyRows), 0, false);
   for (int64_t row = 0; row < m; row += kBlockDyRows) {
     words.read(kernels, number_rows(dy, row), std::min(kBlockDyRows, m - row));
     for_parts(layout.groups, 1, [&] {
       auto tiles = std::make_shared<TransposedTiles>(kernels, layout, bytes, blocks, words);
-      return [tiles, &dx, row](int64_t begin, int64_t end) {
-        for (int64_t g = begin; g < end; ++g) tiles->run(g, dx, row);
+      return [tiles, &out, row](int64_t begin, int64_t end) {
+        for (int64_t g = begin; g < end; ++g) tiles->run(g, out, row);
       };
     });
   }

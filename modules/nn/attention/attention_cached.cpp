@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include "attention_call.h"
-#include "attention_cuda.h"
 #include "cache_rows.h"
 #include "zt/base/error.h"
 #include "zt/base/rows.h"
@@ -27,6 +26,10 @@ struct CachedTask {
   const KvSequence* sequence;
   int64_t kv;
   c10::SmallVector<CachedTile, kGroup> tiles;
+
+  bool has_few_rows() const { return tiles.size() == 1 && tiles[0].count() <= kFewRows; }
+
+  static constexpr int64_t kFewRows = 8;  // they read each key at most twice
 };
 
 // Adds the tasks of a sequence for a key head. Tiles end with panels of places, so that the queries of one begin with the same
@@ -71,8 +74,9 @@ class CachedAttention {
       for (int64_t kv = 0; kv < rule_.shape.kv_heads; ++kv) add_tasks(tasks, sequence, kv, rule_);
     }
     for_parts(static_cast<int64_t>(tasks.size()), 1, [&] {
-      return
-          [&, worker = Worker(*this)](int64_t begin, int64_t /*end*/) mutable { worker.run(tasks[static_cast<size_t>(begin)]); };
+      return [&, worker = Worker(*this, tasks)](int64_t begin, int64_t /*end*/) mutable {
+        worker.run(tasks[static_cast<size_t>(begin)]);
+      };
     });
   }
 
@@ -92,6 +96,9 @@ class CachedAttention {
     }
   }
 
+  // Returns whether keys and values are not copied: it would take longer than it saves.
+  bool reads_in_place(const CachedTask& task) const { return task.has_few_rows() && cache_.has_chunks(); }
+
   // A tile, and its sums over the keys so far.
   struct State {
     A largest[kQueries], sum[kQueries];
@@ -101,9 +108,23 @@ class CachedAttention {
   // The buffers of a thread.
   class Worker {
    public:
-    explicit Worker(const CachedAttention& of) : of_(of), states_(kGroup) {
+    // `tasks`: those that it may get.
+    Worker(const CachedAttention& of, const std::vector<CachedTask>& tasks) : of_(of) {
+      int64_t tiles = 0, rows = 0;
+      bool copies = false;
+      for (const CachedTask& task : tasks) {
+        tiles = std::max(tiles, std::ssize(task.tiles));
+        for (const CachedTile& tile : task.tiles) rows = std::max(rows, tile.count());
+        copies = copies || !of.reads_in_place(task);
+      }
+      const int64_t of_scores = rows * kScoreRow, of_keys = copies ? kKeys * of.dim_ : 0, of_values = copies ? kKeys * row_ : 0;
+      scores_ = scratch_.take(of_scores + of_keys + of_values + 2 * tiles * rows * row_);
+      keys_ = scores_ + of_scores;
+      values_ = keys_ + of_keys;
+      states_.resize(static_cast<size_t>(tiles));
+      A* next = values_ + of_values;
       for (State& state : states_) {
-        for (A* State::*part : {&State::queries, &State::mixed}) state.*part = scratch_.take(kQueries * row_);
+        for (A* State::*part : {&State::queries, &State::mixed}) state.*part = std::exchange(next, next + rows * row_);
       }
     }
 
@@ -148,14 +169,34 @@ class CachedAttention {
     }
 
     void add_keys(State& state, const CachedTask& task, const CachedTile& tile, TileRange keys, bool is_first) {
+      if (of_.reads_in_place(task)) return add_few_rows(state, task, tile, keys, is_first);
       load(task, keys);
       const int64_t rows = tile.count(), count = keys.end - keys.begin, dim = of_.dim_;
       tile::multiply<A>(
           of_.isa_, {scores_, kScoreRow, state.queries, row_, 1, keys_, kPanel, kPanel * dim, rows, padded(count), dim, false});
-      tile::softmax<A>(of_.isa_, scores_, kScoreRow, rows, mask(tile, keys),
-                       {state.largest, state.sum, is_first ? nullptr : state.mixed, row_});
+      weigh(state, tile, keys, is_first);
       tile::multiply<A>(of_.isa_,
                         {state.mixed, row_, scores_, kScoreRow, 1, values_, row_, kPanel, rows, row_, count, !is_first});
+    }
+
+    // The same sums in the same order, without copies of the keys and values.
+    void add_few_rows(State& state, const CachedTask& task, const CachedTile& tile, TileRange keys, bool is_first) {
+      if constexpr (!CacheBlocksView<T>::kHasScales) {
+        const int64_t rows = tile.count(), count = keys.end - keys.begin, dim = of_.dim_;
+        const T *of_keys[kKeys / tile::kChunk], *of_values[kKeys / tile::kChunk];
+        of_.cache_.chunks(of_keys, of_values, *task.sequence, task.kv, keys.begin, count);
+        tile::multiply_keys<A, T>(
+            of_.isa_, {scores_, kScoreRow, state.queries, row_, of_keys, of_.cache_.key_stride(), rows, count, dim, false});
+        weigh(state, tile, keys, is_first);
+        tile::multiply_values<A, T>(of_.isa_,
+                                    {state.mixed, row_, scores_, kScoreRow, of_values, dim, rows, count, dim, !is_first});
+      }
+    }
+
+    // Turns the scores of a tile into weights.
+    void weigh(State& state, const CachedTile& tile, TileRange keys, bool is_first) {
+      tile::softmax<A>(of_.isa_, scores_, kScoreRow, tile.count(), mask(tile, keys),
+                       {state.largest, state.sum, is_first ? nullptr : state.mixed, row_});
     }
 
     tile::AttentionMask mask(const CachedTile& tile, TileRange keys) const {
@@ -193,9 +234,7 @@ class CachedAttention {
     const int64_t row_ = padded(of_.dim_);  // elements of a row of queries, values or weighted sums
     const A scale_ = static_cast<A>(1 / std::sqrt(static_cast<double>(of_.dim_)));
     Scratch<A> scratch_{at::kCPU};
-    A* keys_ = scratch_.take(kKeys * of_.dim_);
-    A* values_ = scratch_.take(kKeys * row_);
-    A* scores_ = scratch_.take(kQueries * kScoreRow);
+    A *keys_, *values_, *scores_;
     std::vector<State> states_;
     TileRange loaded_{0, 0};  // the keys of the task that `keys_` and `values_` have
   };
@@ -239,61 +278,6 @@ at::Tensor attention_cached(const at::Tensor& qkv, const AttentionRule& rule, co
   const at::Tensor out = at::empty({1, qkv.size(1), rule.shape.heads * rule.shape.head_dim}, qkv.options());
   for_cache_dtypes(qkv, rows.layer.keys,
                    [&]<class Q, class T, class A>(Q, T, A) { CachedAttention<Q, T, A>(qkv, out, rule, rows, isa).run(); });
-  return out;
-}
-
-namespace {
-
-// Writes rows [rows, K, D] to places of blocks [blocks, K, tokens, D], which may be a view, and their scales, if there are any.
-void write_by_aten(const at::Tensor& to, const at::Tensor& scales, const at::Tensor& blocks, const at::Tensor& slots,
-                   const at::Tensor& rows) {
-  const auto put = [&](const at::Tensor& at, const at::Tensor& values) {
-    at.transpose(1, 2).index_put_({blocks, slots}, values);
-  };
-  if (!scales.defined()) return put(to, rows);
-  const at::Tensor scale = rows.to(at::kFloat).abs().amax(-1).div(127).to(at::kHalf), by = scale.to(at::kFloat).unsqueeze(-1);
-  put(scales, scale);
-  put(to, at::where(by > 0, (rows.to(at::kFloat) / by).round().clamp(-127, 127), 0).to(at::kChar));
-}
-
-// Returns the tokens of a sequence [1, count, K D] from blocks [blocks, K, tokens, D].
-at::Tensor read_by_aten(const at::Tensor& from, const at::Tensor& scales, const at::Tensor& blocks, int64_t count,
-                        at::ScalarType dtype) {
-  const auto rows = [&](const at::Tensor& of) {
-    return of.index_select(0, blocks).transpose(1, 2).flatten(0, 1).narrow(0, 0, count);
-  };
-  const at::Tensor values = scales.defined() ? rows(from).to(at::kFloat) * rows(scales).to(at::kFloat).unsqueeze(-1) : rows(from);
-  return values.to(dtype).flatten(1).unsqueeze(0);
-}
-
-}  // namespace
-
-at::Tensor attention_cached_by_aten(const at::Tensor& qkv, const AttentionRule& rule, const CachedRows& rows) {
-  const AttentionShape& shape = rule.shape;
-  const AttentionViews views = views_of(qkv, shape);
-  const at::Tensor out = at::empty_like(views.queries, at::MemoryFormat::Contiguous);
-  const KvLayer& layer = rows.layer;
-  const at::Tensor transposed_keys = layer.keys.transpose(2, 3);
-  const auto numbers = at::TensorOptions(at::kLong).device(qkv.device());
-  for (const KvSequence& sequence : rows.sequences) {
-    const int64_t total = sequence.past + sequence.rows;
-    const at::Tensor blocks =
-        at::tensor(std::vector<int64_t>(sequence.blocks.begin(), sequence.blocks.end()), at::kLong).to(qkv.device());
-    const at::Tensor places = at::arange(sequence.past, total, numbers);
-    const at::Tensor used = blocks.index_select(0, places.div(rows.block, "floor")), slots = places.remainder(rows.block);
-    const auto new_rows = [&](const at::Tensor& of) {
-      return of[0].narrow(0, sequence.first_row, sequence.rows).unflatten(1, {-1, shape.head_dim});
-    };
-    write_by_aten(transposed_keys, layer.key_scales, used, slots, new_rows(views.keys));
-    write_by_aten(layer.values, layer.value_scales, used, slots, new_rows(views.values));
-    const AttentionTokens tokens{PlaceRanges({{sequence.past, sequence.rows}}), PlaceRanges::whole(total), total, {}, {}};
-    const at::Tensor logsumexp = at::empty({1, shape.heads, sequence.rows}, qkv.options().dtype(wide_dtype(qkv.scalar_type())));
-    block_forward_by_aten(out.narrow(1, sequence.first_row, sequence.rows), logsumexp,
-                          {views.queries.narrow(1, sequence.first_row, sequence.rows),
-                           read_by_aten(transposed_keys, layer.key_scales, blocks, total, qkv.scalar_type()),
-                           read_by_aten(layer.values, layer.value_scales, blocks, total, qkv.scalar_type())},
-                          tokens, rule);
-  }
   return out;
 }
 

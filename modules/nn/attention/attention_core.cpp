@@ -72,14 +72,14 @@ void count_products(int64_t samples, const AttentionTokens& tokens, const Attent
 }
 
 at::Tensor rotate_joined(const at::Tensor& qkv, const AttentionInputs& inputs) {
-  return RotateFunction::apply(qkv, inputs);
+  return run_function<RotateFunction>(qkv, inputs);
 }
 
 at::Tensor attention_core(const at::Tensor& qkv, AttentionInputs inputs) {
   if (qkv.numel() == 0) return qkv.narrow(2, 0, inputs.shape.heads * inputs.shape.head_dim);
   if (inputs.segments.defined()) inputs.segments = inputs.segments.contiguous();
   if (qkv.is_cuda()) return attention_by_aten(qkv, inputs);
-  return AttentionFunction::apply(qkv, std::move(inputs));
+  return run_function<AttentionFunction>(qkv, std::move(inputs));
 }
 
 }  // namespace zt::nn

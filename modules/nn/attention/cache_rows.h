@@ -37,6 +37,20 @@ class CacheBlocksView {
     write_row(values_ + (at * block_ + slot) * dim_, 1, value, value_scales_ ? value_scales_ + at * block_ + slot : nullptr);
   }
 
+  // Returns whether chunks() applies.
+  bool has_chunks() const { return !kHasScales && block_ % tile::kChunk == 0 && dim_ % tile::kChunk == 0; }
+
+  // Writes where each tile::kChunk of a sequence's tokens [begin, begin + count) have their keys and values, as ChunkGemm takes
+  // them. `begin` is a multiple of kPanel. Rows of keys are `key_stride()` apart, rows of values head_dim.
+  void chunks(const T** keys, const T** values, const KvSequence& from, int64_t head, int64_t begin, int64_t count) const {
+    for (int64_t place = begin; place < begin + count; place += tile::kChunk) {
+      const int64_t at = from.blocks[static_cast<size_t>(place / block_)] * heads_ + head, slot = place % block_;
+      *keys++ = keys_ + at * dim_ * block_ + slot;
+      *values++ = values_ + (at * block_ + slot) * dim_;
+    }
+  }
+  int64_t key_stride() const { return block_; }
+
   // Reads the keys and values of a sequence's tokens [begin, begin + count) for a head, as TileGemm takes them: `keys` in panels
   // of tile::kPanel tokens, [head_dim, kPanel] each, and `values` [count, padded(head_dim)]. `begin` is a multiple of kPanel.
   template <class A>

@@ -132,7 +132,8 @@ at::Tensor context_attention(const at::Tensor& qkv, AttentionInputs inputs, cons
   ContextCall call{std::move(inputs), &context, axis.name()};
   if (axis.method() == ContextMethod::ulysses) return ulysses_attention(qkv, call);
   std::vector<Heads> groups = groups_of(call.inputs.shape, axis.heads_at_once());
-  return ContextFunction::apply(qkv, ContextState{std::move(call), std::move(groups), axis.method() == ContextMethod::ring});
+  return run_function<ContextFunction>(qkv,
+                                       ContextState{std::move(call), std::move(groups), axis.method() == ContextMethod::ring});
 }
 
 }  // namespace zt::nn

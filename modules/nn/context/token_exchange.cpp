@@ -207,14 +207,14 @@ PassedTensor pass_to_next(const ContextCall& call, const at::Tensor& sent, at::I
 }
 
 at::Tensor exchange_to_heads(const ContextCall& call, const ColumnsOfRanks& columns, const at::Tensor& x) {
-  return ExchangeHeadsFunction::apply(x, HeadExchange{call, columns, x.size(2)}, true);
+  return run_function<ExchangeHeadsFunction>(x, HeadExchange{call, columns, x.size(2)}, true);
 }
 
 at::Tensor exchange_to_tokens(const ContextCall& call, const ColumnsOfRanks& columns, const at::Tensor& x) {
   int64_t total = 0;
   for (const auto& of_rank : columns)
     for (const Share& range : of_rank) total = std::max(total, range.end());
-  return ExchangeHeadsFunction::apply(x, HeadExchange{call, columns, total}, false);
+  return run_function<ExchangeHeadsFunction>(x, HeadExchange{call, columns, total}, false);
 }
 
 }  // namespace zt::nn

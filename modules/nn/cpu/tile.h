@@ -36,6 +36,28 @@ struct TileGemm {
 template <class A>
 void multiply(Isa isa, const TileGemm<A>& p);
 
+// The same sums for the keys or values of a cache, which are read where they are: kChunk tokens at each of `chunks`, the last of
+// which may have fewer. `dim` is a multiple of kChunk. For few rows, which do not pay for a copy in the form of TileGemm.
+//   multiply_keys: c(i, j) = sum over d < dim of a(i, d) key(j, d), for j < padded(tokens); key(j, d) is at
+//   chunks[j / kChunk] + d * stride + j % kChunk. Columns from `tokens` on get any number.
+//   multiply_values: c(i, d) = sum over j < tokens of a(i, j) value(j, d), plus the old c(i, d) if `add`; value(j, d) is at
+//   chunks[j / kChunk] + j % kChunk * stride + d.
+template <class A, class T>
+struct ChunkGemm {
+  A* c;
+  int64_t c_row;
+  const A* a;
+  int64_t a_row;
+  const T* const* chunks;
+  int64_t stride;
+  int64_t rows, tokens, dim;
+  bool add;
+};
+template <class A, class T>
+void multiply_keys(Isa isa, const ChunkGemm<A, T>& p);
+template <class A, class T>
+void multiply_values(Isa isa, const ChunkGemm<A, T>& p);
+
 // Writes to [rows, padded(columns)] = scale * from [rows, columns]. Rows of `from` are `stride` apart. Padding is 0.
 template <class A, class T>
 void load(Isa isa, A* to, const T* from, int64_t stride, int64_t rows, int64_t columns, A scale);

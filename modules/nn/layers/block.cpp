@@ -58,7 +58,7 @@ class ResidualLayer final : public Layer, public LayerExtras {
       misuse("a residual layer adds floating-point values of one shape, got h {} and residual {}", describe(h),
              describe(residual));
     }
-    return {dropout_.run(h.to(residual.scalar_type()), context, residual, tensor_.own_tokens(context))};
+    return {dropout_.run(in_dtype(residual.scalar_type(), h), context, residual, tensor_.own_tokens(context))};
   }
   Io io() const override {
     Io io{.inputs = {"h", "residual"}};

@@ -187,7 +187,7 @@ at::Tensor Embedding::token_rows(const at::Tensor& tokens, Context& context) con
     own = own.index_select(0, places).sub_(share.begin);
   }
   std::vector<Lookup> lookups{{own, context.grad_sink(*weight_), places}};
-  return tensor_.leave(LookupFunction::apply(at::TensorList{table}, tokens, std::move(lookups), &context), context);
+  return tensor_.leave(run_function<LookupFunction>(at::TensorList{table}, tokens, std::move(lookups), &context), context);
 }
 
 std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
@@ -207,7 +207,7 @@ std::vector<at::Tensor> Embedding::forward(at::TensorList, Context& context) {
   }
   at::Tensor h = tensor_.is_cut() ? token_rows(tokens, context) : at::Tensor();
   if (!tables.empty()) {
-    const at::Tensor rows = LookupFunction::apply(at::TensorList(tables), lookups.front().indices, lookups, &context);
+    const at::Tensor rows = run_function<LookupFunction>(at::TensorList(tables), lookups.front().indices, lookups, &context);
     h = h.defined() ? h + rows : rows;
   }
   return {dropout_.run(h, context, {}, own)};

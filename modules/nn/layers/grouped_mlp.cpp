@@ -245,7 +245,7 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
                         .groups = row_groups,
                         .parameters = parameters.size()};
   if (uses_grouped_gemm(rows)) state.group_ends = ends_of(row_groups, rows.device());
-  const at::Tensor out = GroupedMlpFunction::apply(rows, at::TensorList(parameters), std::move(state));
+  const at::Tensor out = run_function<GroupedMlpFunction>(rows, at::TensorList(parameters), std::move(state));
   if (!tensor_.is_cut()) return {out};
   return {add_group_bias(tensor_.leave(out, context), down_.bias, counts_of(row_groups), context)};
 }

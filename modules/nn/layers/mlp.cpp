@@ -31,12 +31,12 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const Crossing& enter = state.input.enter();
     const at::Tensor pre = at::empty({enter.rows(x), state.up.weight.size(0)}, x.options());
     const auto up = [&](const at::Tensor& piece, int64_t first) {
-      const at::Tensor rows = as_rows(piece), of_piece = pre.narrow(0, first, rows.size(0));
+      const at::Tensor rows = as_rows(piece), of_piece = rows_of(pre, first, rows.size(0));
       write_affine_rows(of_piece, rows, state.up.weight, {});
       return in_shape_of(piece, activate(state.activation, of_piece, state.up.bias));
     };
     const auto down = [&](const at::Tensor& piece, int64_t first) {
-      const at::Tensor rows = as_rows(piece), beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
+      const at::Tensor rows = as_rows(piece), beside = more.defined() ? rows_of(more, first, rows.size(0)) : more;
       return in_shape_of(piece, affine_rows(rows, state.down.weight, state.down.bias, beside));
     };
     // Only what moves beside computation is cut into pieces: matmuls of fewer rows take longer.
@@ -56,7 +56,7 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     std::vector<at::Tensor> dy;
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor& rows = dy.emplace_back(as_rows(piece));
-      write_affine_input_gradient(of_value.narrow(0, first, rows.size(0)), rows, state.down.weight);
+      write_affine_input_gradient(rows_of(of_value, first, rows.size(0)), rows, state.down.weight);
       return piece;
     });
     const ActivationGradient inner = activate_backward(state.activation, std::move(of_value), saved[1], state.up.bias);
@@ -111,7 +111,7 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
                  tensor_.crossing(x, context),
                  added.defined(),
                  parameters.size()};
-  return with_bias(MlpFunction::apply(in.value, maybe(added), at::TensorList(parameters), std::move(state)));
+  return with_bias(run_function<MlpFunction>(in.value, maybe(added), at::TensorList(parameters), std::move(state)));
 }
 
 std::shared_ptr<Layer> make_mlp(const Value& value) {

@@ -79,7 +79,7 @@ at::Tensor tiled_mlp(const MatmulInput& x, Crossing enter, const at::Tensor& res
                       tile,
                       residual.defined(),
                       parameters.size()};
-  return TiledMlpFunction::apply(x.value, maybe(residual), at::TensorList(parameters), std::move(state));
+  return run_function<TiledMlpFunction>(x.value, maybe(residual), at::TensorList(parameters), std::move(state));
 }
 
 }  // namespace zt::nn

@@ -43,7 +43,7 @@ class CrossEntropy final : public Layer, public LayerExtras {
       misuse("nn.cross_entropy takes logits of its {} classes, got {}", options_.classes, describe(logits));
     const at::Tensor rows = logits.reshape({-1, logits.size(-1)});
     const SoftmaxLoss loss(context.batch("labels"), options_.ignore_index);
-    context.loss("loss", CrossEntropyFunction::apply(rows, loss), Per::token);
+    context.loss("loss", run_function<CrossEntropyFunction>(rows, loss), Per::token);
     return {};
   }
   Io io() const override { return {.inputs = {"h"}, .outputs = {}, .losses = {LossInfo{}}}; }

@@ -54,7 +54,7 @@ at::Tensor whole_head_loss(const at::Tensor& h, Crossing enter, const Affine& he
   const auto [weight, bias] = head.values(context);
   HeadState state{
       weight, AffineGradient(head, context), InputRows(h, std::move(enter), weight.requires_grad()), std::move(loss), {}};
-  return HeadLossFunction::apply(h, weight, maybe(bias), std::move(state));
+  return run_function<HeadLossFunction>(h, weight, maybe(bias), std::move(state));
 }
 
 // Returns the parameter that the option `tied` names; null for nil.

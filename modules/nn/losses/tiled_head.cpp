@@ -68,7 +68,7 @@ at::Tensor tiled_head_loss(const at::Tensor& h, Crossing enter, const Affine& he
                            Context& context) {
   const AffineValues values = head.values(context);
   TiledHeadState state{values, AffineSinks(head, context), InputRows(h, std::move(enter)), std::move(loss), tile};
-  return TiledHeadFunction::apply(h, values.weight, maybe(values.bias), std::move(state));
+  return run_function<TiledHeadFunction>(h, values.weight, maybe(values.bias), std::move(state));
 }
 
 }  // namespace zt::nn

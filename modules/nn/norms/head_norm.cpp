@@ -69,7 +69,7 @@ at::Tensor HeadNorm::run(const at::Tensor& qkv, const AttentionShape& shape, Con
   HeadNormState state{{queries, context.param(*query_), context.grad_sink(*query_)},
                       {keys, context.param(*key_), context.grad_sink(*key_)},
                       eps_};
-  return HeadNormFunction::apply(qkv, context.param(*query_), context.param(*key_), std::move(state));
+  return run_function<HeadNormFunction>(qkv, context.param(*query_), context.param(*key_), std::move(state));
 }
 
 }  // namespace zt::nn

@@ -18,7 +18,7 @@ struct NormState {
 // Returns the norm of the rows and the statistics for the backward.
 std::pair<at::Tensor, at::Tensor> norm_of(const at::Tensor& rows, const at::Tensor& weight, const at::Tensor& bias, NormKind kind,
                                           double eps) {
-  const at::Tensor out = at::empty_like(rows);
+  const at::Tensor out = at::empty(rows.sizes(), rows.options());
   const at::Tensor stats = norm_rows(out, rows, whole_rows(rows), kind, weight, bias, eps);
   return {out, stats};
 }
@@ -68,7 +68,7 @@ Norm::Fork Norm::fork(const at::Tensor& given, Context& context, LayerRecompute 
   const at::Tensor& weight = context.param(*weight_);
   const at::Tensor bias = bias_ ? context.param(*bias_) : at::Tensor(), x = in_dtype_of(*weight_, given, context);
   NormState state{kind_, eps_, weight, context.grad_sink(*weight_), bias_ ? context.grad_sink(*bias_) : Context::SinkFn()};
-  const variable_list both = NormFunction::apply(x, weight, maybe(bias), std::move(state));
+  const variable_list both = run_function<NormFunction>(x, weight, maybe(bias), std::move(state));
   if (recompute == LayerRecompute::none) return {both[0], both[1]};
   const auto again = [x = x.detach(), weight, bias, kind = kind_, eps = eps_] {
     const at::NoGradGuard no_grad;

@@ -77,7 +77,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const at::Tensor more = residual ? as_rows(*residual) : at::Tensor();
     const auto pieces = cross(x, state.input.enter(), state.leave, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor rows = as_rows(piece);
-      const at::Tensor beside = more.defined() ? more.narrow(0, first, rows.size(0)) : more;
+      const at::Tensor beside = more.defined() ? rows_of(more, first, rows.size(0)) : more;
       return in_shape_of(piece, affine_rows(rows, weight, value_or_none(bias), beside));
     });
     node->save_for_backward({state.input.saved(x)});
@@ -94,7 +94,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     std::vector<at::Tensor> dy;
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor& rows = dy.emplace_back(as_rows(piece));
-      if (needs_dx) write_affine_input_gradient(of_rows.narrow(0, first, rows.size(0)), rows, state.weight);
+      if (needs_dx) write_affine_input_gradient(rows_of(of_rows, first, rows.size(0)), rows, state.weight);
       return piece;
     });
     MoveResult dx;  // on its way beside the gradient of the weight
@@ -183,24 +183,10 @@ void AffineGradient::add_groups(std::vector<at::Tensor> dy, std::vector<at::Tens
   });
 }
 
-namespace {
-
-// The sum with what is added is rounded once.
-void write_packed_rows(at::Tensor out, const at::Tensor& x, const PackedMatrix& weight, const at::Tensor& bias,
-                       const at::Tensor& residual) {
-  if (!residual.defined() && !bias.defined()) return packed_gemm(x, weight, out, weight.spec.activations);
-  const at::Tensor sum = at::empty(out.sizes(), out.options().dtype(at::kFloat));
-  packed_gemm(x, weight, sum, weight.spec.activations);
-  if (bias.defined()) sum.add_(bias);
-  if (residual.defined()) sum.add_(residual);
-  out.copy_(sum);
-}
-
-}  // namespace
-
 void write_affine_rows(const at::Tensor& out, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                        const at::Tensor& residual) {
-  if (const PackedMatrix* packed = packed_matrix(weight)) return write_packed_rows(out, x, *packed, bias, residual);
+  if (const PackedMatrix* packed = packed_matrix(weight))
+    return packed_gemm(x, *packed, out, packed->spec.activations, {bias, residual});
   at::Tensor to = out;
   if (x.is_cuda() && bias.defined() && !residual.defined()) {
     at::addmm_out(to, bias, x, weight.t());  // cuBLAS adds the bias when it writes the result
@@ -242,20 +228,23 @@ at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& conte
   const MatmulInput converted = input.to(weight.scalar_type());
   LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(enter), weight.requires_grad()),
                     std::move(leave), residual.defined()};
-  return LinearFunction::apply(converted.value, weight, maybe(bias),
-                               maybe(residual.defined() ? residual.to(weight.scalar_type()) : residual), std::move(state));
+  return run_function<LinearFunction>(converted.value, weight, maybe(bias),
+                                      maybe(residual.defined() ? in_dtype(weight.scalar_type(), residual) : residual),
+                                      std::move(state));
 }
 
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual) {
-  const at::Tensor more = residual.defined() ? residual.to(x.scalar_type()) : residual;
+  const at::Tensor more = residual.defined() ? in_dtype(x.scalar_type(), residual) : residual;
   if (!bias) return more.defined() ? x + more : x;
-  return BiasFunction::apply(x, context.param(*bias), maybe(more), BiasState{&context, context.grad_sink(*bias), more.defined()});
+  return run_function<BiasFunction>(x, context.param(*bias), maybe(more),
+                                    BiasState{&context, context.grad_sink(*bias), more.defined()});
 }
 
 at::Tensor add_group_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, std::vector<int64_t> counts,
                           Context& context) {
   if (!bias) return x;
-  return GroupBiasFunction::apply(x, context.param(*bias), GroupBiasState{&context, context.grad_sink(*bias), std::move(counts)});
+  return run_function<GroupBiasFunction>(x, context.param(*bias),
+                                         GroupBiasState{&context, context.grad_sink(*bias), std::move(counts)});
 }
 
 }  // namespace zt::nn

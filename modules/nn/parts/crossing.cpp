@@ -2,13 +2,15 @@
 
 #include <ATen/ATen.h>
 
+#include "function.h"
 #include "zt/base/rows.h"
 
 namespace zt::nn {
 
 at::Tensor Crossing::shaped(const at::Tensor& rows, const at::Tensor& like) const {
+  if (!gathers()) return in_shape_of(like, rows);
   auto shape = like.sizes().vec();
-  if (gathers()) shape[1] = *tokens_;
+  shape[1] = *tokens_;
   shape.back() = rows.size(-1);
   return at::_unsafe_view(rows, shape);
 }
@@ -33,7 +35,7 @@ std::vector<MoveResult> cross(const at::Tensor& x, const Crossing& enter, const 
   std::vector<MoveResult> entered, left;
   for (int64_t i = 0; i < pieces; ++i) {
     const Share part = share_of(whole.size(0), static_cast<int>(pieces), static_cast<int>(i));
-    entered.push_back(enter.to_parts(pieces == 1 ? whole : whole.narrow(0, part.begin, part.count)));
+    entered.push_back(enter.to_parts(rows_of(whole, part.begin, part.count)));
   }
   int64_t first = 0;
   for (MoveResult& piece : entered) {
@@ -52,10 +54,7 @@ at::Tensor joined_pieces(const std::vector<MoveResult>& pieces, const at::Tensor
   std::vector<at::Tensor> results;
   for (const MoveResult& piece : pieces) results.push_back(piece.wait());
   const at::Tensor all = joined_rows(results);
-  if (all.dim() == like.dim()) return all;
-  auto shape = like.sizes().vec();
-  shape.back() = all.size(-1);
-  return at::_unsafe_view(all, shape);
+  return all.dim() == like.dim() ? all : in_shape_of(like, all);
 }
 
 }  // namespace zt::nn

@@ -154,7 +154,7 @@ at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor&
                         std::optional<OwnColumns> columns) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
   const DropoutMask keep(probability_, context, index_);
-  return DropoutFunction::apply(
+  return run_function<DropoutFunction>(
       x, maybe(residual), DropoutState{mask(keep, x, context, tokens, columns), recompute_, keep.scale(), residual.defined()});
 }
 

@@ -31,6 +31,16 @@ T& kept(AutogradContext* node) {
   return c10::static_intrusive_pointer_cast<Kept<T>>(node->saved_data.at("kept").toCapsule())->value;
 }
 
+// Returns F::forward(node, args...), with a node if autograd records one. Else neither it nor what LibTorch's operators note for
+// autograd is needed: they would take a tenth of a step that generates one token.
+template <class F, class... Args>
+auto run_function(Args&&... args) {
+  if (at::GradMode::is_enabled()) return F::apply(std::forward<Args>(args)...);
+  AutogradContext unused;
+  const at::AutoDispatchBelowADInplaceOrView without_notes;
+  return F::forward(&unused, std::forward<Args>(args)...);
+}
+
 // Converts between undefined tensors and optionals: autograd functions refuse undefined tensors as arguments.
 inline std::optional<at::Tensor> maybe(const at::Tensor& x) {
   return x.defined() ? std::optional(x) : std::nullopt;
@@ -45,12 +55,16 @@ inline at::ScalarType dtype_for(const Param& param, const at::Tensor& x, Context
   if (!x.is_floating_point()) misuse("'{}' takes floating-point numbers, got {}", param.name, describe(x));
   return context.param(param).scalar_type();
 }
+inline at::Tensor in_dtype(at::ScalarType dtype, const at::Tensor& x) {
+  return x.scalar_type() == dtype ? x : x.to(dtype);
+}
 inline at::Tensor in_dtype_of(const Param& param, const at::Tensor& x, Context& context) {
-  return x.to(dtype_for(param, x, context));
+  return in_dtype(dtype_for(param, x, context), x);
 }
 
 // Returns `rows` [rows, n] in the shape of `like`, except that the last dim is n. For autograd, the result is not a view.
 inline at::Tensor in_shape_of(const at::Tensor& like, const at::Tensor& rows) {
+  if (like.dim() == 2) return rows;
   auto shape = like.sizes().vec();
   shape.back() = rows.size(-1);
   return at::_unsafe_view(rows, shape);

@@ -56,11 +56,11 @@ struct RecomputedFunction : torch::autograd::Function<RecomputedFunction> {
 MatmulInput recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> function) {
   if (!at::GradMode::is_enabled() || !x.requires_grad()) return function(x);
   const auto second = std::make_shared<SecondRun>(x.detach(), function);
-  return {RecomputedFunction::apply(x, function, second), [second] { return second->value(); }};
+  return {run_function<RecomputedFunction>(x, function, second), [second] { return second->value(); }};
 }
 
 MatmulInput MatmulInput::to(at::ScalarType dtype) const {
-  if (value.scalar_type() == dtype || !again) return {value.to(dtype), again};
+  if (value.scalar_type() == dtype || !again) return {in_dtype(dtype, value), again};
   return {value.to(dtype), [make = again, dtype] { return make().to(dtype); }};
 }
 

@@ -27,9 +27,9 @@ std::vector<Activations> activations_of(const PackSpec& spec) {
 }
 
 at::Tensor multiply(const PackedKernels& kernels, const at::Tensor& x, const PackedMatrix& w, at::ScalarType dtype,
-                    Activations activations = Activations::floating) {
+                    Activations activations = Activations::floating, const GemmAddends& addends = {}) {
   at::Tensor out = at::full({x.size(0), w.rows}, std::numeric_limits<float>::quiet_NaN(), dtype);
-  kernels.multiply(x, w, out, activations);
+  kernels.multiply(x, w, out, activations, addends);
   return out;
 }
 
@@ -94,9 +94,35 @@ TEST(PackedGemm, ReadsAndWritesRowsWithStrides) {
   for (const auto& [name, kernels] : all_packed_kernels()) {
     const PackedMatrix w = packed_from(*kernels, PackSpec{PackFormat::int8}, at::randn({20, 64}));
     const at::Tensor x = at::randn({9, 70}).narrow(1, 3, 64), all = at::zeros({9, 30});
-    kernels->multiply(x, w, all.narrow(1, 5, 20), Activations::floating);
+    kernels->multiply(x, w, all.narrow(1, 5, 20), Activations::floating, {});
     EXPECT_TRUE(all.narrow(1, 5, 20).equal(reference_gemm(x, w, Activations::floating))) << name;
     EXPECT_EQ(all.narrow(1, 0, 5).abs().sum().item<float>() + all.narrow(1, 25, 5).abs().sum().item<float>(), 0) << name;
+  }
+}
+
+// Bias and residual are added in fp32, in this order, and the sum is rounded once.
+TEST(PackedGemm, AddsBeforeItRounds) {
+  const ThreadsScope threads(1);
+  at::manual_seed(6);
+  const PackSpec spec{PackFormat::int4};
+  for (const auto& [name, kernels] : all_packed_kernels()) {
+    const PackedMatrix w = packed_from(*kernels, spec, at::randn({100, 128}));
+    for (const at::ScalarType dtype : kXDtypes) {
+      for (const int64_t m : {1, 5, 40, 300}) {
+        const at::Tensor x = at::randn({m, 128}).to(dtype), bias = at::randn({100}).to(dtype);
+        const at::Tensor residual = at::randn({m, 104}).to(dtype).narrow(1, 2, 100);
+        const at::Tensor sum = multiply(*kernels, x, w, at::kFloat);
+        for (const at::ScalarType out : {dtype, at::kFloat}) {
+          const auto got = [&](const GemmAddends& addends) {
+            return multiply(*kernels, x, w, out, Activations::floating, addends);
+          };
+          EXPECT_TRUE(same_bits(got({bias, {}}), (sum + bias.to(at::kFloat)).to(out))) << name << " " << m;
+          EXPECT_TRUE(same_bits(got({{}, residual}), (sum + residual.to(at::kFloat)).to(out))) << name << " " << m;
+          const at::Tensor both = (sum + bias.to(at::kFloat) + residual.to(at::kFloat)).to(out);
+          EXPECT_TRUE(same_bits(got({bias, residual}), both)) << name << " " << m;
+        }
+      }
+    }
   }
 }
 

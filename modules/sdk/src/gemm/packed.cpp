@@ -76,13 +76,30 @@ void check_product(const at::Tensor& in, int64_t in_columns, const PackedMatrix&
       describe(in), describe(out), w.rows, w.columns, in_columns, out_columns);
 }
 
+void check_addends(const GemmAddends& addends, const at::Tensor& x, const at::Tensor& out) {
+  const auto fits = [&](const at::Tensor& addend) {
+    return addend.scalar_type() == x.scalar_type() && addend.device() == x.device();
+  };
+  const at::Tensor &bias = addends.bias, &residual = addends.residual;
+  if (bias.defined() && !(bias.dim() == 1 && bias.size(0) == out.size(1) && bias.is_contiguous() && fits(bias)))
+    misuse("a GEMM of {} into {} adds a contiguous bias [{}] of the first one's dtype and device, got {}", describe(x),
+           describe(out), out.size(1), describe(bias));
+  if (residual.defined() && !(is_row_major(residual, out.size(1)) && residual.size(0) == out.size(0) && fits(residual)))
+    misuse(
+        "a GEMM of {} into {} adds a row-major residual of the second one's shape and the first one's dtype and device, got {}",
+        describe(x), describe(out), describe(residual));
+}
+
 // Returns whether there is nothing to multiply. Counts the operations of meta tensors.
-bool is_done(const at::Tensor& in, const PackedMatrix& w, const at::Tensor& out) {
+bool is_done(const at::Tensor& in, const PackedMatrix& w, const at::Tensor& out, const GemmAddends& addends = {}) {
   if (out.is_meta())
     count_flops(2 * static_cast<double>(in.size(0)) * static_cast<double>(w.rows) * static_cast<double>(w.columns));
   if (out.is_meta() || out.numel() == 0) return true;
   if (in.numel() > 0) return false;
   out.zero_();
+  for (const at::Tensor& addend : {addends.bias, addends.residual}) {
+    if (addend.defined()) out.add_(addend);
+  }
   return true;
 }
 
@@ -122,11 +139,13 @@ PackedMatrix cut_packed(const PackedMatrix& whole, std::span<const Share> rows, 
   return packed_kernels().cut(whole, rows, columns);
 }
 
-void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) {
+void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations,
+                 const GemmAddends& addends) {
   check_product(x, w.columns, w, out, w.rows);
   if (activations == Activations::int8 && w.spec.format != PackFormat::int8 && w.spec.format != PackFormat::int4)
     misuse("activations of 8 bits are multiplied by int8 and int4 only");
-  if (!is_done(x, w, out)) packed_kernels().multiply(x, w, out, activations);
+  check_addends(addends, x, out);
+  if (!is_done(x, w, out, addends)) packed_kernels().multiply(x, w, out, activations, addends);
 }
 
 bool can_join_nf4(std::span<const int64_t> rows, int64_t columns, bool is_nested) {

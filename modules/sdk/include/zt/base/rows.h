@@ -64,10 +64,17 @@ void for_elements(int64_t elements, const Body& body) {
   for_rows(elements, 1, body);
 }
 
-// Returns x [..., n] as a contiguous [rows, n].
+// Returns x [..., n] as a contiguous [rows, n]. Like rows_of, it returns x itself where it can: a step of few tokens consists of
+// many such calls, and a view takes LibTorch longer than their arithmetic takes.
 inline at::Tensor as_rows(const at::Tensor& x) {
+  if (x.dim() == 2 && x.is_contiguous()) return x;
   const int64_t columns = x.size(-1);
   return x.contiguous().view({columns == 0 ? 0 : x.numel() / columns, columns});
+}
+
+// Returns the rows [first, first + count) of x.
+inline at::Tensor rows_of(const at::Tensor& x, int64_t first, int64_t count) {
+  return first == 0 && count == x.size(0) ? x : x.narrow(0, first, count);
 }
 
 // Returns the elements of x, or null if x is undefined.

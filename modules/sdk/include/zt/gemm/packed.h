@@ -57,6 +57,12 @@ struct PackedMatrix {
 
 struct Nf4Tensors;
 
+// What a GEMM adds to its sums before it rounds them: first `bias` [columns of the result], then `residual` (of the result's
+// shape, row-major), each if it is defined. They have the dtype of x.
+struct GemmAddends {
+  at::Tensor bias, residual;
+};
+
 // The kernels of packed matrices. Must be thread-safe. The functions below check arguments before they call them.
 class PackedKernels {
  public:
@@ -67,7 +73,8 @@ class PackedKernels {
   virtual PackedMatrix cut(const PackedMatrix& whole, std::span<const Share> rows, Share columns) const = 0;
   virtual bool can_join_nf4(std::span<const int64_t> rows, int64_t columns, bool is_nested) const = 0;
   virtual void import_nf4(std::span<const Nf4Tensors> parts, const PackedMatrix& into) const = 0;
-  virtual void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations) const = 0;
+  virtual void multiply(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations,
+                        const GemmAddends& addends) const = 0;
   virtual void multiply_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx) const = 0;
 };
 // Registers the kernels for the life of the process. Throws Misuse if there are some already.
@@ -86,10 +93,12 @@ at::Tensor unpack(const PackedMatrix& matrix, at::ScalarType dtype);
 // Misuse if there is none: if the columns are no whole groups, or for nested nf4 if the rows are no whole blocks of 256 groups.
 PackedMatrix cut_packed(const PackedMatrix& whole, std::span<const Share> rows, Share columns);
 
-// Computes out [m, rows] = x [m, columns] W^T. x and out are row-major, and of the same dtype (fp32, bf16 or fp16) or out is
-// fp32; sums are in fp32 and rounded once. The bits of a row of `out` depend only on this row of x and on W, not on m or the
-// processor. Meta tensors: only checks the arguments, and counts operations (FlopWatch).
-void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations);
+// Computes out [m, rows] = x [m, columns] W^T plus the addends. x and out are row-major, and of the same dtype (fp32, bf16 or
+// fp16) or out is fp32; sums are in fp32 and rounded once. The bits of a row of `out` depend only on this row of x and of the
+// residual, on W and on the bias, not on m or the processor. Meta tensors: only checks the arguments, and counts operations
+// (FlopWatch).
+void packed_gemm(const at::Tensor& x, const PackedMatrix& w, const at::Tensor& out, Activations activations,
+                 const GemmAddends& addends = {});
 // Computes dx [m, columns] = dy [m, rows] W, likewise, with `floating` activations.
 void packed_gemm_transposed(const at::Tensor& dy, const PackedMatrix& w, const at::Tensor& dx);
 
