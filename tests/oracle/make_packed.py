@@ -83,6 +83,7 @@ def quantise_experts(folder):
         result[name] = codes
         result |= {f"{name}.{key}": value.reshape(-1) for key, value in state.as_dict(packed=True).items()}
     config = json.loads((folder / "config.json").read_text())
+    config["transformers_version"] = "4.57.1"  # that of files with such names
     config["quantization_config"] = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n")
     safetensors.torch.save_file(result, folder / "model.safetensors", {"format": "pt"})

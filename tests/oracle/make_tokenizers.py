@@ -61,7 +61,7 @@ TEXTS = [
     "ONEtwo onetwo Onetwo oneTWO", "a\nb axb a.b", "12.34. 2024x 12345", "# a comment\n#another\nx # no",
     "\u6f22\u5b57kana \u0391\u0392a\u0393", "xx&yx ffz fz 0AfFz gz", "in inside -in- within", "__x_ _x x__y", "Word wOrd WORD",
     "!? ... a!b", "\u0101\u00e9 x\u00e9\u0101", "end \t", "\t\t\tq", "\u00b2_\u00b3 x\u00bc", "A\u030angtok", " spaced",
-    "a spaced b", "right spaced",
+    "a spaced b", "right spaced", "\uff13\uff14 ab", "\u2460\u2461\u3231x", "e\u0301\uff11\uff12",
 ]
 
 

@@ -157,14 +157,20 @@ end
 -- The modules that transformers leaves plain if a configuration names none.
 local SKIPPED = {"lm_head"}
 
---- Returns matrices as `open` does, of a model whose files are not here: those that transformers would quantise. map: ckpt.names.
-function bitsandbytes.described(quantisation, map)
+-- From this version on, transformers holds experts in stacks of matrices, which it does not quantise.
+local STACKED_EXPERTS = 5
+
+--- Returns matrices as `open` does, of a model whose files are not here: those that transformers would quantise. config: the
+-- content of config.json. map: ckpt.names.
+function bitsandbytes.described(config, map)
+  local quantisation = config.quantization_config
   local skipped, matrices = quantisation.llm_int8_skip_modules, setmetatable({of = {}}, Matrices)
+  local version = tonumber(tostring(config.transformers_version):match "^%d+") or STACKED_EXPERTS
   if type(skipped) ~= "table" then skipped = SKIPPED end
   for _, entry in ipairs(map) do
     local is_linear = entry.name:find "^blocks%..*%.weight$" and not entry.name:find "norm" or entry.name == "head.weight"
     for _, part in ipairs(entry.parts) do
-      local is_quantised = is_linear
+      local is_quantised = is_linear and not (version >= STACKED_EXPERTS and part.name:find "%.experts%.")
       for _, word in ipairs(skipped) do
         is_quantised = is_quantised and not ("." .. part.name .. "."):find("." .. word .. ".", 1, true)
       end

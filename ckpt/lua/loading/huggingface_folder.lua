@@ -74,7 +74,7 @@ function huggingface_folder.described(path)
   local options, form = options_of(content, config)
   check_options(options, config)
   local map = is_quantised and names.map(form, huggingface.complete(options))
-  local weights = map and bitsandbytes.described(content.quantization_config, map):format(map) or nil
+  local weights = map and bitsandbytes.described(content, map):format(map) or nil
   return {weights = weights, options = options, token_ids = huggingface.token_ids(content), names = {},
           dtype = content.dtype or content.torch_dtype or "float32"}
 end

@@ -23,6 +23,16 @@ local o = zt.cli {
                 {"to", "the folder to write"}},
 }
 
+-- An error for options that say how to make codes which the format does not have.
+local function check_format()
+  if o.group and o.format == "panels" then
+    fail "--group is the number of columns that share a scale, and panels have no scales: leave it out, or give --format int8"
+  end
+  if o.symmetric and o.format ~= "int4" then
+    fail("--symmetric says how int4 makes its codes, and the format is %s: leave it out, or give --format int4", o.format)
+  end
+end
+
 local function weights_of(opened)
   return {format = o.format, group = o.group, symmetric = o.symmetric or nil, keep = o.keep and {o.keep} or nil,
           dtype = o.format == "panels" and (opened.dtype == "fp32" and "fp32" or "bf16") or nil}
@@ -60,6 +70,7 @@ end
 
 command("quantise", function()
   if zt.world.size > 1 then fail "ztoolkit quantise runs on one rank" end
+  check_format()
   local model = require "zt.infer.model"
   local opened = model.open(o.model)
   if opened.weights then fail("the matrices of '%s' are packed already, as %s", o.model, opened.weights.format) end

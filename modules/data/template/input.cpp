@@ -62,18 +62,12 @@ TemplateValue convert_object(TemplateRun& run, const OrderedJson& object, const 
   return run.dict(std::move(dict));
 }
 
-TemplateValue convert_number(const OrderedJson& number, const std::string& path) {
-  if (number.is_number_float()) return number.get<double>();
-  if (number.is_number_unsigned() && number.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
-    misuse("{} is {}, an integer of more than 63 bits, which a chat template cannot read", path, number.get<uint64_t>());
-  return number.get<int64_t>();
-}
-
 TemplateValue convert_value(TemplateRun& run, const OrderedJson& value, const std::string& path, char32_t marks, int depth) {
   if (depth >= kMaxDepth) misuse("{} is nested deeper than {}, the limit of chat templates: make it flatter", path, kMaxDepth);
   if (value.is_null()) return {};
   if (value.is_boolean()) return value.get<bool>();
-  if (value.is_number()) return convert_number(value, path);
+  if (value.is_number_float()) return value.get<double>();
+  if (value.is_number()) return value.get<int64_t>();
   if (value.is_string()) return convert_text(run, value.get_ref<const std::string&>(), path, marks);
   if (value.is_object()) return convert_object(run, value, path, marks, depth + 1);
   std::vector<TemplateValue> items;

@@ -8,11 +8,12 @@ local fs = require "zt.fs"
 local json_file = require "zt.ckpt.cmd.json_file"
 local moe = require "zt.moe"
 local parameters = require "zt.infer.parameters"
+local replacement = require "zt.infer.replacement"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local packed_folder = {}
 
-local DESCRIPTION, VERSION = "packed.json", 2
+local DESCRIPTION, VERSION = replacement.DESCRIPTION, 2
 local LARGEST_FILE = 5e9
 local DTYPES = {fp32 = "float32", bf16 = "bfloat16", fp16 = "float16", fp64 = "float64"}
 
@@ -59,24 +60,6 @@ local function reader_of(opened)
   end
 end
 
--- An error unless a packed model can be written to a folder: one that is new, empty or, with overwrite, has a packed model.
-local function check_target(path, overwrite)
-  if path:find "%.safetensors$" then fail("'%s' is the name of a file: give a folder, in which to write the files", path) end
-  if not core.exists(path) or #fs.list(path) == 0 then return end
-  if not core.exists(path .. "/" .. DESCRIPTION) then
-    fail("'%s' holds other files than those of a packed model, which could be lost: give a new folder", path)
-  end
-  if not overwrite then fail("'%s' holds a packed model already: give another folder, or --overwrite", path) end
-  local own = {[DESCRIPTION] = true, ["generation_config.json"] = true}
-  for _, name in ipairs(tokenizer_files.NAMES) do own[name] = true end
-  for _, name in ipairs(json_file(path .. "/" .. DESCRIPTION).files or {}) do own[name] = true end
-  for _, name in ipairs(fs.list(path)) do
-    if not own[name] then
-      fail("'%s' holds '%s' besides a packed model, and --overwrite could lose it: give a new folder", path, name)
-    end
-  end
-end
-
 -- Returns the packed bytes of a parameter, or the numbers of a plain one.
 local function written(name, values, format, dtype)
   if not format then return values:to(DTYPES[dtype]) end
@@ -85,35 +68,40 @@ local function written(name, values, format, dtype)
   return bytes
 end
 
---- Writes an opened model (model.lua) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
-function packed_folder.write(opened, path, weights, overwrite)
-  check_target(path, overwrite)
-  core.mkdir_p(path)
-  local model, options = packed_folder.model_of(opened.options, weights)
-  local list, formats, report, read = {}, {}, {}, reader_of(opened)
+-- Returns the tensors to write as ckpt.write_safetensors takes them, the formats of packed ones by name, and the report.
+local function plan_of(model, weights, dtype)
+  local list, formats, report = {}, {}, {}
   for _, parameter in ipairs(model:parameters()) do
     local is_packed = parameter.format ~= "plain"
-    local bytes = is_packed and parameter.room or parameter.numel * core.zeros({0}, {dtype = DTYPES[opened.dtype]}):element_size()
+    local bytes = is_packed and parameter.room or parameter.numel * core.zeros({0}, {dtype = DTYPES[dtype]}):element_size()
     formats[parameter.name] = is_packed and format_of(parameter, weights) or nil
     list[#list + 1] = {name = parameter.name, shape = is_packed and {parameter.room} or parameter.shape,
-                       dtype = is_packed and "uint8" or DTYPES[opened.dtype]}
+                       dtype = is_packed and "uint8" or DTYPES[dtype]}
     report[#report + 1] = {name = parameter.name, format = parameter.format, numel = parameter.numel, bytes = bytes}
   end
+  return list, formats, report
+end
+
+-- Writes the files of the model into a folder that has none.
+local function write_files(folder, opened, list, formats, description)
+  local read = reader_of(opened)
   local function provide(name) return written(name, read(name), formats[name], opened.dtype) end
-  local is_written, reason = pcall(ckpt.write_safetensors, path, list, LARGEST_FILE, provide, nil, overwrite)
-  if not is_written then
-    os.remove(path) -- if it is empty
-    error(reason, 0)
-  end
-  local written_files = {}
-  for _, name in ipairs(fs.list(path)) do
-    if name:find "%.safetensors" then written_files[#written_files + 1] = name end
-  end
-  for name, content in pairs(opened.files or {}) do core.write_file(path .. "/" .. name, content) end
-  if opened.generation_config then core.write_file(path .. "/generation_config.json", opened.generation_config) end
-  core.write_file(path .. "/" .. DESCRIPTION, core.json.encode{
-    version = VERSION, model = options, dtype = opened.dtype, weights = weights, tensors = formats,
-    stop_tokens = opened.stop_tokens, files = written_files} .. "\n")
+  ckpt.write_safetensors(folder, list, LARGEST_FILE, provide)
+  description.files = fs.list(folder)
+  for name, content in pairs(opened.files or {}) do core.write_file(folder .. "/" .. name, content) end
+  if opened.generation_config then core.write_file(folder .. "/generation_config.json", opened.generation_config) end
+  core.write_file(folder .. "/" .. DESCRIPTION, core.json.encode(description) .. "\n")
+end
+
+--- Writes an opened model (model.lua) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
+-- overwrite: it replaces a packed model that is there. A mistake in `weights` is an error before anything is written.
+function packed_folder.write(opened, path, weights, overwrite)
+  replacement.check(path, overwrite)
+  local model, options = packed_folder.model_of(opened.options, weights)
+  local list, formats, report = plan_of(model, weights, opened.dtype)
+  local description = {version = VERSION, model = options, dtype = opened.dtype, weights = weights, tensors = formats,
+                       stop_tokens = opened.stop_tokens}
+  replacement.write(path, function(folder) write_files(folder, opened, list, formats, description) end)
   return report
 end
 

@@ -5,6 +5,19 @@ local fail = require "zt.fail"
 
 local requests = {}
 
+local LISTS = {"prompt", "messages", "stop", "stop_tokens"}
+
+--- Fails unless a table is a list without holes. path: names it.
+function requests.check_list(path, list)
+  if check.is("list", list) then return end
+  for key in pairs(list) do
+    if type(key) ~= "number" then fail("%s must be a list, and has the key '%s'", path, tostring(key)) end
+  end
+  local place = 1
+  while list[place] ~= nil do place = place + 1 end
+  fail("%s[%d] is nil, and there are items after it: leave no holes in a list", path, place)
+end
+
 -- Returns the tokens of a text. Fails without a tokenizer.
 local function encode(self, text, specials, path)
   if not self.tokenizer then
@@ -44,6 +57,9 @@ end
 --- Returns a request of an engine as that in C++ takes it: with tokens, and logit_bias by the names of tokens. path: names it.
 function requests.plain(self, request, path)
   if type(request) ~= "table" then fail("%s must be a table, got %s", path, check.type_name(request)) end
+  for _, key in ipairs(LISTS) do
+    if type(request[key]) == "table" then requests.check_list(path .. "." .. key, request[key]) end
+  end
   local copy = {}
   for key, value in pairs(request) do copy[key] = value end
   if request.messages ~= nil then copy.prompt = encode_chat(self, request, path)

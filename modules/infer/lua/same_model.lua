@@ -6,18 +6,24 @@ local text = require "zt.text"
 
 local same_model = {}
 
+local EMBEDDING, HEAD = "embedding.weight", "head.weight"
+
 -- Options of nn.gpt and moe.gpt that are no part of what a model computes from its parameters, or that its layout decides. A tied
 -- head may be a matrix of its own in an engine.
 local WITHOUT_EFFECT = {}
 for word in ([[tensor sequence_parallel context tp_dtype dropout ignore_index loss scale_residual seed std tile recompute tied seq
-    axis dispatcher overlap losses noise parts grouped_gemm]]):gmatch "%S+" do WITHOUT_EFFECT[word] = true end
+    axis dispatcher overlap losses noise parts grouped_gemm residual_std head_tile mlp_tile defined_at
+    made_from]]):gmatch "%S+" do
+  WITHOUT_EFFECT[word] = true
+end
 
 --- Returns a table of options as a text that is equal for equal tables. Leaves out objects and functions.
 function same_model.text_of(options)
   local parts = {}
   for key, value in pairs(options) do
     if type(value) == "table" then value = "{" .. same_model.text_of(value) .. "}" end
-    if type(value) ~= "userdata" and type(value) ~= "function" then parts[#parts + 1] = key .. " = " .. tostring(value) end
+    local is_plain = type(value) ~= "userdata" and type(value) ~= "function"
+    if is_plain then parts[#parts + 1] = ("%s = %s"):format(tostring(key), tostring(value)) end
   end
   table.sort(parts)
   return table.concat(parts, ", ")
@@ -38,10 +44,45 @@ local function shapes_of(model)
   return shapes
 end
 
+-- Returns the texts of options, without those that do not decide what is computed.
+local function texts_of(options)
+  local kept = {}
+  for name, value in pairs(options) do
+    if not WITHOUT_EFFECT[name:match "^[%w_]+"] then kept[name] = value end
+  end
+  return kept
+end
+
+-- Fails unless two descriptions (Model.description), without a table of options for nn.gpt, are of models that compute the same.
+local function check_layers(from, to, what)
+  local function compare(place, theirs, mine)
+    local all = {}
+    for _, options in ipairs{theirs, mine} do for name in pairs(options) do all[#all + 1] = name end end
+    table.sort(all)
+    for _, name in ipairs(all) do
+      if theirs[name] ~= mine[name] then
+        fail("%s: the models compute other functions, so give a trainer of the same model: %s has %s = %s in the engine's model, "
+          .. "and %s in the trainer's", what, place, name, mine[name] or "nothing", theirs[name] or "nothing")
+      end
+    end
+  end
+  compare("the model", texts_of(from.options), texts_of(to.options))
+  compare("the model", {["the number of layers"] = #from.layers}, {["the number of layers"] = #to.layers})
+  for place, layer in ipairs(to.layers) do
+    local other, name = from.layers[place], "layer '" .. layer.name .. "'"
+    compare(name, {kind = other.kind}, {kind = layer.kind})
+    compare(name, texts_of(other.options), texts_of(layer.options))
+  end
+end
+
 --- Fails unless the model `to` can take the parameters of the model `from` and then computes the same. what: begins the message.
 function same_model.check(from, to, what)
   local wanted, there = shapes_of(to), shapes_of(from)
-  if not there["head.weight"] then there["head.weight"] = there["embedding.weight"] end
+  if there[HEAD] and wanted[EMBEDDING] and not wanted[HEAD] then
+    fail("%s: the trainer's head has a matrix of its own, and the head of the engine's model is the weight of its embedding: "
+      .. "give a trainer of a model with tied = true", what)
+  end
+  if wanted[HEAD] and not there[HEAD] then there[HEAD] = there[EMBEDDING] end
   for name, shape in pairs(wanted) do
     if there[name] ~= shape then
       fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name, shape,
@@ -49,11 +90,11 @@ function same_model.check(from, to, what)
     end
   end
   for name in pairs(there) do
-    if not wanted[name] and name ~= "head.weight" then
+    if not wanted[name] then
       fail("%s: the trainer's model has '%s', and the engine's has not: give a trainer of the same model", what, name)
     end
   end
-  if not from.options or not to.options then return end
+  if not from.options or not to.options then return check_layers(from.description, to.description, what) end
   local mine = same_model.text_of(function_of(huggingface.complete(to.options)))
   local other = same_model.text_of(function_of(huggingface.complete(from.options)))
   if mine ~= other then

@@ -1,5 +1,6 @@
 --- Makes the trainer of an engine from an opened model (model.lua): one without an optimizer, over the axes of a mesh.
 
+local check = require "zt.check"
 local fail = require "zt.fail"
 local moe = require "zt.moe"
 local pipe = require "zt.pipe"
@@ -78,6 +79,16 @@ local function axis_of(o)
   return mesh:world(), mesh
 end
 
+-- Returns the options of zero.shard that the option `shard` gives for a model.
+local function shard_of(o, model)
+  if type(o.shard) ~= "function" then return o.shard or {} end
+  local given = o.shard(model)
+  if type(given) ~= "table" then
+    fail("infer.engine.shard: the function must return a table of options of zero.shard, got %s", check.type_name(given))
+  end
+  return given
+end
+
 -- Returns the passes of a program whose parameters are in parts on the ranks, and in other memories between their uses.
 local function passes_of(model, o)
   if not o.shard and not o.offload then
@@ -85,8 +96,7 @@ local function passes_of(model, o)
     return replicas and {zero.shard{axis = replicas, stage = 0}} or {}
   end
   local axis = axis_of(o)
-  local given = type(o.shard) == "function" and o.shard(model) or o.shard or {}
-  local passes = {zero.shard(with({axis = axis, stage = 3}, with(given, o.offload and {node_shared = false} or {})))}
+  local passes = {zero.shard(with({axis = axis, stage = 3}, with(shard_of(o, model), o.offload and {node_shared = false} or {})))}
   if o.offload then passes[2] = require("zt.offload").move(o.offload) end
   return passes
 end

@@ -54,6 +54,9 @@ function TestGenerate:test_mistakes_of_calls()
   refused("give one of them", {input_ids = ids, max_length = 9, max_new_tokens = 2})
   refused("must have the shape [samples, tokens], got 1 dimensions", tensor{1, 2})
   refused("input_ids[1] must be a list of at least one token", {input_ids = {1, 2}})
+  refused("input_ids[1] must be a list of at least one token, got a list with holes", {input_ids = {{1, nil, 2}}})
+  refused("input_ids must be an int64 tensor [samples, tokens], got one of float32", zt.zeros{2, 2})
+  refused("eos_token_id must be one value, or a list without holes", {input_ids = ids, eos_token_id = {nil, 5}})
   refused("input_ids[1] holds 1.5", {input_ids = {{1.5}}})
   refused("sample 1 has padding between its tokens, which repetition_penalty counts",
           {input_ids = ids, attention_mask = {{1, 0, 1}}, repetition_penalty = 1.2})
@@ -123,6 +126,8 @@ function TestOptions:test_weights()
   lu.assertEquals(formats["blocks.0.attention.qkv.weight"], "plain")
   lu.assertErrorMsgContains("no packed matrix has a name that contains 'q_proj'", zt.init_inference,
                             {model = trainer, weight_quantization = {post_init_quant = {q_proj = four, mlp = four}}})
+  lu.assertErrorMsgContains("no packed matrix has a name that contains 'q_proj'", zt.init_inference,
+                            {model = trainer, weight_quantization = {post_init_quant = {q_proj = four}}})
 end
 
 local function saved()
@@ -255,6 +260,28 @@ function TestRanks:test_training_engine()
   local tokens = tensor{cases.prompt(20, 2)}
   training:train_batch{tokens = tokens, labels = tokens}
   lu.assertNotEquals(cases.texts(engine:generate(requests)), cases.texts(before))
+end
+
+-- What is wrong on one rank is an error on all at once, also before there is a mesh.
+function TestRanks:test_wrong_options_on_one_rank()
+  if ranks < 2 then return end
+  local trainer = cases.trainer "llama"
+  local good = {model = trainer, config = {tensor_parallel = {tp_size = 2}}}
+  local wrong_rank = ranks - 1
+  for _, wrong in ipairs{
+    5, {}, {model = trainer, nonsense = 1}, {model = trainer, dtype = "int9"}, {model = trainer, config = "/none.json"},
+    with(good, {model = "/none"}), {model = trainer, mp_size = 2 * ranks}, {model = trainer, max_out_tokens = -1},
+    with(good, {mesh = 5}), {model = trainer, zero = {stage = 7}},
+    with(good, {min_out_tokens = 1e6}), with(good, {moe = {moe_experts = {8}}}),
+  } do
+    local is_wrong = zt.world.rank == wrong_rank
+    local is_made, message = pcall(zt.init_inference, is_wrong and wrong or good)
+    lu.assertFalse(is_made)
+    lu.assertEquals(message:find(("rank %d: "):format(wrong_rank), 1, true) == nil, is_wrong, message)
+  end
+  lu.assertErrorMsgContains("ranks 0 and 1 give different layouts, {tp_size = ", zt.init_inference,
+                            zt.world.rank > 0 and {model = trainer} or good)
+  lu.assertEquals(#zt.init_inference{model = trainer}:generate{{prompt = {1, 2}, max_tokens = 5}}[1].tokens, 5)
 end
 
 function TestRanks:test_own_mesh()

@@ -126,6 +126,28 @@ function TestGenerate:test_an_interrupted_file_keeps_its_answers()
   lu.assertEquals(list[1].tokens, engine:generate{prompt = "abc", max_tokens = 5}[1].tokens)
 end
 
+-- A list of a request is taken as it is, or not at all.
+function TestGenerate:test_nulls_and_holes_in_lists()
+  local folder, engine = saved()
+  for line, place in pairs{
+    ['{"prompt": [1, 2, null]}'] = "prompt[3]", ['{"prompt": [1, null, 2]}'] = "prompt[2]",
+    ['{"messages": [null]}'] = "messages[1]", ['{"prompt": "a", "stop": ["x", null]}'] = "stop[2]",
+    ['{"prompt": "a", "stop_tokens": [null]}'] = "stop_tokens[1]",
+  } do
+    local text, status = generate(folder, "--file", file_of('{"prompt": "a"}\n' .. line))
+    lu.assertEquals(status, 1, text)
+    lu.assertStrContains(text, place .. " is null")
+    lu.assertStrContains(text, "generate: line 2 of ")
+  end
+  local text, status = generate(folder, "--file", file_of '{"prompt": "a", "stop": null, "logit_bias": {"5": null}}')
+  lu.assertEquals(status, 0, text)
+  local request = {prompt = "a", max_tokens = 1}
+  lu.assertErrorMsgContains("requests[1] is nil", engine.generate, engine, {nil, request})
+  lu.assertErrorMsgContains("requests must be a list, and has the key 'n'", engine.generate, engine, {request, n = 5})
+  lu.assertErrorMsgContains("requests[1].prompt[2] is nil", engine.generate, engine, {prompt = {1, nil, 3}})
+  lu.assertErrorMsgContains("request.stop_tokens[1] is nil", engine.submit, engine, {prompt = "a", stop_tokens = {nil, 3}})
+end
+
 function TestGenerate:test_the_standard_input()
   local folder, engine = saved()
   local text, status = command("generate", '\n{"prompt": "abc", "max_tokens": 5}\n\n{"prompt": "b", "max_tokens": 4, "n": 2}')(

@@ -6,6 +6,7 @@ local zt = require "zt"
 local comm, infer = require "zt.comm", require "zt.infer"
 local cases = require "infer.engine_cases"
 local command = require "support.command" "ckpt"
+local folders = require "zt.ckpt.loading.huggingface_folder"
 local temporary = require "support.temporary"
 
 local FOLDER = "tests/golden/bitsandbytes/"
@@ -62,6 +63,22 @@ function TestBitsandbytes:test_layouts()
   local experts = comm.mesh{ep = -1}
   check("mixtral", engine_of("mixtral", {mesh = experts, experts = experts.ep}))
   check("mixtral", engine_of("mixtral", {mesh = experts, data = experts.ep, shard = {stage = 3}}))
+end
+
+-- What a plan takes from config.json alone is what the files have. Until transformers 5, experts were matrices by themselves,
+-- which are quantised.
+function TestBitsandbytes:test_config_tells_what_is_quantised()
+  for _, name in ipairs{"llama", "qwen2", "gpt2", "odd"} do
+    lu.assertEquals(folders.described(FOLDER .. name).weights, folders.open(FOLDER .. name, true).weights, name)
+  end
+  local function kept(path) return table.concat(folders.described(path).weights.keep, " ") end
+  lu.assertNotStrContains(kept(FOLDER .. "mixtral"), "experts")
+  local folder = temporary()
+  zt.mkdir_p(folder)
+  local config = zt.json.decode(zt.fs.read(FOLDER .. "mixtral/config.json"))
+  config.transformers_version = "5.23.0"
+  zt.write_file(folder .. "/config.json", zt.json.encode(config))
+  lu.assertStrContains(kept(folder), "experts")
 end
 
 -- Returns a copy of a folder whose config.json has other values of the quantisation.

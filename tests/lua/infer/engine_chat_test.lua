@@ -109,6 +109,12 @@ function TestChat:test_errors()
   lu.assertErrorMsgContains("roles must alternate", raising.generate, raising, {conversation})
   check("requests[1].messages is empty: give at least one message", {messages = {}})
   check("requests[1].messages is empty: give at least one message", {messages = data.json "[]"})
+  for text, reason in pairs{["[1, -9223372036854775809]"] = "more than 63 bits, -9223372036854775809, at byte 4",
+                            ["[123456789012345678901234567890]"] = "write it as text", ["[1e400]"] = "beyond 1.8e308"} do
+    lu.assertErrorMsgContains(reason, data.json, text)
+  end
+  data.json '["9223372036854775808 \\" 99999999999999999999", 9223372036854775807, 1e30, -0.5E-3]'
+  lu.assertErrorMsgContains("beyond 1.8e308", zt.json.decode, "[1e400]")
 end
 
 -- Returns a folder as Hugging Face writes it, with the tokenizer and the template.

@@ -151,13 +151,15 @@ function TestParallel:test_wrong_options_on_one_rank()
   local mesh = comm.mesh{dp = -1}
   local trainer = zt.trainer(zt.program(nn.gpt(cases.options "llama"), {mesh = mesh}), {separate = true})
   local wrong_rank = zt.world.size - 1
-  local mistakes = {{token_budgt = 3}, {max_sequences = 0}, {cache = {blok = 3}}, {token_budget = 1}, {model = "/none"}}
+  local mistakes = {{token_budgt = 3}, {max_sequences = 0}, {cache = {blok = 3}}, {token_budget = 1}, {model = "/none"},
+                    {shard = 5}, {shard = "x"}, {shard = true}, {offload = 5}}
   for place, wrong in ipairs(mistakes) do
     for _, layout in ipairs{{trainer = trainer}, {trainer = trainer, mesh = mesh, data = mesh.dp}} do
       if not (wrong.model and not layout.mesh) then
         local is_wrong = zt.world.rank == wrong_rank
         local is_made, message = pcall(infer.engine, with(layout, is_wrong and wrong or {}))
         lu.assertFalse(is_made, place)
+        lu.assertNotStrContains(tostring(message), "zt/infer/")
         local names_rank = tostring(message):find(("rank[s 0and]* %d"):format(wrong_rank)) ~= nil
         lu.assertTrue(names_rank or is_wrong, tostring(message))
       end
@@ -175,7 +177,7 @@ function TestParallel:test_ranks_differ()
   for _, other in ipairs{{weights = {format = "int8", group = 32}}, {cache = {memory = 2 ^ 22, dtype = "int8"}},
                          {numerics = "fast"}, {max_sequences = 3}} do
     local given = with({trainer = trainer, mesh = mesh, tensor = mesh.tp, data = mesh.dp}, is_other and other or {})
-    lu.assertErrorMsgContains("give different options", infer.engine, given)
+    lu.assertErrorMsgContains("give different options, {", infer.engine, given)
   end
   local engine = infer.engine{trainer = trainer, mesh = mesh, tensor = mesh.tp, data = mesh.dp}
   local more = {}

@@ -104,6 +104,31 @@ function TestParameters:test_updates_that_fail()
   lu.assertEquals(cases.texts(own:generate(long)), before)
 end
 
+-- Models of layers that a script puts together have no table of options: their layers' options are compared.
+function TestParameters:test_updates_of_sequential_models()
+  local function trainer_of(window, activation, declared, more)
+    local layers = {
+      nn.embedding{vocab = 64, hidden = 32},
+      nn.attention{hidden = 32, heads = 2, window = window, dropout = more and 0.5 or 0},
+      nn.mlp{hidden = 32, ffn = 64, activation = activation},
+      nn.layer{tokens = "separate", options = {times = declared}, forward = function(_, h) return h * declared end},
+      more == "longer" and nn.dropout{p = 0.5} or nil,
+    }
+    layers[#layers + 1] = {"head", nn.lm_loss{vocab = 64, hidden = 32}}
+    return zt.trainer(zt.program(nn.sequential(layers)), {separate = true})
+  end
+  local own = infer.engine{trainer = trainer_of(0, "gelu", 1), max_context = 32}
+  local request = {prompt = {1, 7, 9, 4, 2, 8, 8, 1, 5}, max_tokens = 6, temperature = 0}
+  local before = own:generate(request)[1].tokens
+  for part, trainer in pairs{["'1' has window"] = trainer_of(2, "gelu", 1), ["'2' has activation"] = trainer_of(0, "relu", 1),
+                             ["'3' has options.times"] = trainer_of(0, "gelu", 2),
+                             ["number of layers"] = trainer_of(0, "gelu", 1, "longer")} do
+    lu.assertErrorMsgContains(part, own.update, own, trainer)
+    lu.assertEquals(own:generate(request)[1].tokens, before)
+  end
+  own:update(trainer_of(0, "gelu", 1, "dropout"))
+end
+
 -- Requests that were submitted go on beside those of `generate`; steps return what is complete of them.
 function TestParameters:test_generate_beside_submitted_requests()
   local model = nn.gpt(cases.with(cases.options "llama", {vocab = 256}))
@@ -133,6 +158,44 @@ function TestParameters:test_generate_beside_submitted_requests()
   end
   for request in pairs(pieces) do lu.assertTrue(request <= 2) end
   lu.assertNil(engine:step())
+end
+
+-- What would take the answers of `generate` away ends it with an error, and the engine goes on.
+function TestParameters:test_calls_within_on_text()
+  local model = nn.gpt(cases.with(cases.options "llama", {vocab = 256}))
+  local engine = infer.engine{trainer = zt.trainer(zt.program(model), {separate = true}),
+                              tokenizer = require("zt.data").tokenizer.bytes()}
+  local request = {prompt = "hello", max_tokens = 20}
+  for _, call in ipairs{"release", "step", "generate"} do
+    local function on_text() engine[call](engine, request) end
+    lu.assertErrorMsgContains("engine:" .. call .. " was called inside on_text", engine.generate, engine, request,
+                              {on_text = on_text})
+    lu.assertEquals(#engine:generate(request), 1)
+  end
+  local number
+  engine:generate(request, {on_text = function() number = number or engine:submit(request) end})
+  lu.assertEquals(rest(engine)[number].finish_reason, "length")
+  engine:release()
+  lu.assertErrorMsgContains("this engine was released", engine.step, engine)
+  lu.assertErrorMsgContains("write engine:step(...) with ':'", engine.step)
+end
+
+-- A head that is the weight of the embedding takes no other one; a head of its own takes either.
+function TestParameters:test_updates_of_tied_models()
+  local function trainer_of(tied, seed)
+    local model = nn.gpt(cases.with(cases.options "llama", {tied = tied, seed = seed}))
+    return zt.trainer(zt.program(model), {separate = true})
+  end
+  local own = infer.engine{trainer = trainer_of(true, 1), dtype = "fp32"}
+  local before = cases.texts(own:generate(long))
+  lu.assertErrorMsgContains("engine:update: the trainer's head has a matrix of its own", own.update, own, trainer_of(false, 2))
+  lu.assertEquals(cases.texts(own:generate(long)), before)
+  local untied = infer.engine{trainer = trainer_of(false, 1), dtype = "fp32"}
+  for _, tied in ipairs{true, false} do
+    local trainer = trainer_of(tied, 3)
+    untied:update(trainer)
+    lu.assertEquals(cases.text(untied:generate(long)[1]), answer_of(trainer))
+  end
 end
 
 function TestParameters:test_log_probabilities_are_lists()

@@ -187,6 +187,10 @@ function TestRequests:test_a_step_that_fails_can_be_repeated()
     end
   end
   lu.assertEquals(reasons, {[kept] = "length", [aborted] = "abort"})
+  fails = true -- nobody gets the answers of a `generate` that fails
+  lu.assertErrorMsgContains("the fuse", fresh.generate, fresh, request)
+  fails = false
+  for step in function() return fresh:step() end do lu.assertEquals(step, {answers = {}, texts = {}}) end
 end
 
 function TestRequests:test_an_error_in_on_text_ends_the_requests()

@@ -7,6 +7,7 @@ local ckpt, comm, data, infer, nn = require "zt.ckpt", require "zt.comm", requir
 local command = require "support.command" "quantise"
 local generate = require "support.command" "generate"
 local packed_folder = require "zt.infer.packed_folder"
+local core = require "zt.core"
 local temporary = require "support.temporary"
 
 local OPTIONS = {layers = 2, hidden = 128, heads = 4, ffn = 256, vocab = 256, seq = 64, family = "llama", seed = 3, tied = true}
@@ -115,6 +116,73 @@ function TestQuantise:test_huggingface()
   lu.assertEquals(zt.fs.read(to .. "/tokenizer_config.json"), "{}")
 end
 
+-- Returns what the files of a folder hold, by name. Leaves out the folder of files that a run has not made complete.
+local function contents_of(folder)
+  local contents = {}
+  for _, name in ipairs(zt.fs.list(folder)) do
+    if name ~= "quantise.partial" then contents[name] = zt.fs.read(folder .. "/" .. name) end
+  end
+  return contents
+end
+
+-- Returns an opened model (model.lua) with a matrix of ones or twos, and a tokenizer's files or none.
+local function opened_of(value, files)
+  local options = {layers = 1, hidden = 64, heads = 1, ffn = 64, vocab = 256, seq = 32, family = "llama"}
+  local names, shapes = {}, {}
+  for place, parameter in ipairs(nn.gpt(options):parameters()) do
+    names[place], shapes[parameter.name] = parameter.name, parameter.shape
+  end
+  return {options = options, dtype = "fp32", names = names, files = files, stop_tokens = {},
+          read = function(_, name) return zt.ones(shapes[name]) * value end}
+end
+
+-- Calls write(), which is ended at the call number `last` of a function that changes files. Returns whether it came to its end.
+local function ended_at(last, write)
+  local count = 0
+  local real = {rename = os.rename, remove = os.remove, write_file = core.write_file}
+  local function counted(change)
+    return function(...)
+      count = count + 1
+      if count >= last then error("ended", 0) end
+      return change(...)
+    end
+  end
+  os.rename, os.remove, core.write_file = -- luacheck: ignore 122
+    counted(real.rename), counted(real.remove), counted(real.write_file)
+  local is_done, reason = pcall(write)
+  os.rename, os.remove, core.write_file = real.rename, real.remove, real.write_file -- luacheck: ignore 122
+  if not is_done then lu.assertEquals(reason, "ended") end
+  return is_done
+end
+
+-- A folder has the files of one model: wherever the process ends, those of the old one, those of the new one, or none that loads.
+function TestQuantise:test_overwrite_mixes_no_models()
+  if zt.world.size > 1 then return end
+  local weights = {format = "int8", group = 32}
+  local with_files = opened_of(1, {["tokenizer_config.json"] = "{}", ["chat_template.jinja"] = "x"})
+  for _, pair in ipairs{{with_files, opened_of(2)}, {opened_of(2), with_files}} do
+    local contents = {}
+    for place, opened in ipairs(pair) do
+      local folder = temporary()
+      packed_folder.write(opened, folder, weights)
+      contents[place] = contents_of(folder)
+    end
+    local is_done, last = false, 0
+    while not is_done do
+      last = last + 1
+      local folder = temporary()
+      packed_folder.write(pair[1], folder, weights)
+      is_done = ended_at(last, function() packed_folder.write(pair[2], folder, weights, true) end)
+      local left = contents_of(folder)
+      local is_old, is_new = pcall(lu.assertEquals, left, contents[1]), pcall(lu.assertEquals, left, contents[2])
+      lu.assertEquals(pcall(infer.engine, {model = folder}), is_old or is_new, last)
+      packed_folder.write(pair[2], folder, weights, true)
+      lu.assertEquals(contents_of(folder), contents[2], last)
+    end
+    lu.assertTrue(last > 8)
+  end
+end
+
 function TestQuantise:test_mistakes()
   if zt.world.size > 1 then return end
   local folder = saved()
@@ -141,8 +209,16 @@ function TestQuantise:test_mistakes()
   os.remove(to .. "/model-00001-of-00002.safetensors")
   local again = command(folder, to, "--overwrite")
   lu.assertStrContains(again, "wrote " .. to)
-  refused("group", folder, temporary(), "--group", "48")
-  refused("no parameter has a name that contains 'hed'", folder, temporary(), "--keep", "hed")
+  zt.write_file(to .. "/model.safetensors.partial", "of a run that was ended")
+  again = command(folder, to, "--overwrite")
+  lu.assertStrContains(again, "wrote " .. to)
+  lu.assertFalse(core.exists(to .. "/model.safetensors.partial"))
+  local nothing = temporary()
+  refused("group", folder, nothing, "--group", "48")
+  refused("no parameter has a name that contains 'hed'", folder, nothing, "--keep", "hed")
+  refused("--group is the number of columns that share a scale", folder, nothing, "--format", "panels", "--group", "64")
+  refused("--symmetric says how int4 makes its codes", folder, nothing, "--symmetric")
+  lu.assertFalse(core.exists(nothing))
   refused("there is no folder '/none'", "/none", temporary())
   lu.assertErrorMsgContains("the folder's matrices are packed already, as int8", infer.engine,
                             {model = to, weights = {format = "int4"}})

@@ -259,6 +259,10 @@ def components():
                                       pre_tokenizers.Metaspace(prepend_scheme="first"),
                                       decoders.Metaspace(prepend_scheme="first"), added=FLAGS, unk_token="[UNK]",
                                       specials=["[UNK]"])
+    one_by_one = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.UnicodeScripts()]
+    yield "metaspace_changed", char_bpe(normalizers.NFKC(), pre_tokenizers.Sequence([
+        *one_by_one, pre_tokenizers.Metaspace(prepend_scheme="first")]), decoders.Metaspace(prepend_scheme="first"),
+        unk_token="[UNK]", specials=["[UNK]"])
     yield "metaspace_never", char_bpe(normalizers.StripAccents(), pre_tokenizers.Metaspace("_", "never", True),
                                       decoders.Metaspace("_", "never"))
     yield "regex", byte_bpe(with_bytes(*splits(ONIGURUMA)))

@@ -26,6 +26,8 @@ int decode(lua_State* L) {
   } catch (const nlohmann::json::parse_error& error) {
     const std::string cause = error.what();  // "[json.exception.parse_error.101] parse error at line 1, ..."
     misuse("not JSON, at byte {} of {}: {}", error.byte, text.size(), cause.substr(std::min(cause.find("] ") + 2, cause.size())));
+  } catch (const nlohmann::json::out_of_range&) {
+    misuse("not JSON that can be read: it has a number beyond 1.8e308, the largest of 64 bits");
   }
   push(L, Value::from_json(json));
   return 1;

@@ -81,6 +81,22 @@ bool cuts_stream(const Model& model) {
   });
 }
 
+Value texts_of(const MadeFromOptions& made) {
+  Value::Table options;
+  for (const auto& [name, text] : made.option_texts) options[name] = text;
+  return options;
+}
+
+// Returns the options of the model and of its layers, in the order in which they run.
+Value description(const Model& model) {
+  Value::List layers;
+  for (size_t p = 0; p < model.positions().size(); ++p) {
+    const PositionInfo& info = model.info().positions[p];
+    layers.push_back(Value::Table{{"name", info.name}, {"kind", info.kind}, {"options", texts_of(*model.positions()[p].layer)}});
+  }
+  return Value::Table{{"options", texts_of(model)}, {"layers", layers}};
+}
+
 int state(lua_State*) {
   misuse("a model has no values, because several trainers may share it, each with its own: call trainer:state() instead");
 }
@@ -97,6 +113,7 @@ void open_models(Module& module) {
       .method<set_trainable<true>>("unfreeze")
       .method<initialise>("initialise")
       .getter<&Model::options>("options")
+      .getter<description>("description")
       .getter<[](const Model& model) { return to_list(model.info().inner_axes); }>("inner_axes")
       .getter<cuts_stream>("cuts_stream")
       .metamethod<[](const Model& model) { return summary(model.info()); }>("__tostring");

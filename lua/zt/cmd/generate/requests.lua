@@ -26,6 +26,18 @@ function requests.content_of(path)
   return content, "the standard input"
 end
 
+-- Fails for null in a list of a request: the decoded list is without it.
+local function check_nulls(request, line, place)
+  if not line:find "null" then return end
+  for key, kept in pairs(data.json(line, place):fields()) do
+    local list = request[key]
+    local is_list = type(list) == "table" and not pcall(kept.fields, kept)
+    for item = 1, is_list and kept:length() or 0 do
+      if list[item] == nil then fail("%s: %s[%d] is null: leave it out, or give a value", place, key, item) end
+    end
+  end
+end
+
 -- Keeps the JSON of a conversation as it is written, since a template may print it: with the order of names, null and 2.0.
 local function keep_conversation(request, line, place)
   if request.messages == nil then return end
@@ -54,6 +66,7 @@ function requests.parse(o, content, name)
         fail('line %d of %s: logit_bias must be an object of tokens, such as {"5": -1}', number, name)
       end
       lines[#lines + 1] = ("line %d of %s"):format(number, name)
+      check_nulls(request, line, lines[#lines])
       keep_conversation(request, line, lines[#lines])
       list[#list + 1] = requests.completed(o, request)
     end

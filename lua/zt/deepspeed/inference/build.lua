@@ -1,5 +1,6 @@
 --- Makes the infer.engine of zt.init_inference from its options and its configuration.
 
+local agreed = require "zt.deepspeed.inference.agreement"
 local check = require "zt.check"
 local config = require "zt.deepspeed.inference.config"
 local core = require "zt.core"
@@ -82,27 +83,33 @@ local function check_axis(mesh, name, key, size)
   end
 end
 
--- Returns a mesh of all ranks, the last axis of which shares matrices.
-local function new_mesh(tensor, experts)
+-- Fails unless the ranks can be divided over the axes of a new mesh.
+local function check_ranks(tensor, experts)
   local wanted, ranks = tensor * experts, core.world.size
   if ranks % wanted ~= 0 then
     fail("tensor_parallel.tp_size = %d and moe.ep_size = %d need a multiple of %d ranks, and this run has %d: start it by mpirun "
       .. "-n %d, or by ztoolkit run --threads %d", tensor, experts, wanted, ranks, wanted, wanted)
   end
-  return require("zt.comm").mesh{dp = -1, ep = experts, tp = tensor, order = {"dp", "ep", "tp"}}
+end
+
+-- Checks the layout. Returns the axes of a mesh to make, as comm.mesh takes them, or nil; the text of what all ranks must have
+-- alike.
+local function plan_of_mesh(own, read)
+  local tensor, experts = read.tensor or 1, read.experts or 1
+  if own.mesh then
+    check_axis(own.mesh, "tp", "tensor_parallel.tp_size", read.tensor)
+    check_axis(own.mesh, "ep", "moe.ep_size", read.experts)
+    return nil, "{mesh = a Mesh}"
+  end
+  local told = ("{tp_size = %d, ep_size = %d, zero.stage = %s}"):format(tensor, experts, read.zero and "3" or "below 3")
+  if tensor * experts == 1 and not read.zero then return nil, told end
+  check_ranks(tensor, experts)
+  return {dp = -1, ep = experts, tp = tensor, order = {"dp", "ep", "tp"}}, told
 end
 
 -- Returns the options `mesh`, `tensor`, `experts` and `data` of infer.engine; an empty table for this rank alone.
-local function layout_of(own, read)
-  local mesh = own.mesh
-  if mesh then
-    check_axis(mesh, "tp", "tensor_parallel.tp_size", read.tensor)
-    check_axis(mesh, "ep", "moe.ep_size", read.experts)
-  else
-    local tensor, experts = read.tensor or 1, read.experts or 1
-    if tensor * experts == 1 and not read.zero then return {} end
-    mesh = new_mesh(tensor, experts)
-  end
+local function layout_of(mesh, read)
+  if not mesh then return {} end
   local tp, ep, dp = axis_of(mesh, "tp"), axis_of(mesh, "ep"), axis_of(mesh, "dp")
   local has_experts = ep and ep.size > 1
   local data = dp and (dp.size > 1 or read.zero) and dp or nil
@@ -134,6 +141,17 @@ local function check_experts(model, counts)
   end
 end
 
+-- Fails unless each of the parts of names, which say what is packed, is in the name of a matrix that can be packed. The engine
+-- itself would say that nothing is left to pack.
+local function check_matched(options, parts)
+  local of_trainer = options.trainer and options.trainer.model
+  local given = of_trainer and of_trainer.options
+  if not of_trainer then given = require("zt.infer.model").open(options.model).options end
+  if not given then return end -- infer.engine refuses to make it again with packed matrices
+  local panels = {format = "panels", dtype = "fp32"} -- the one format for matrices of all shapes
+  weights.check_parts(require("zt.infer.packed_folder").model_of(given, panels), parts)
+end
+
 local function check_made(engine, read)
   local model = engine.trainer.model
   if read.matched then weights.check_parts(model, read.matched) end
@@ -144,25 +162,42 @@ local function check_made(engine, read)
   end
 end
 
---- Checks the options of zt.init_inference. Returns the engine of zt.infer, and the configuration as config.read returns it, with
--- `generation`, what the model's folder says about `generate` (generation_file.lua). Collective.
-function build.engine(value)
+-- Checks the options of zt.init_inference. Returns {own = the options, read = of config.read, options = of infer.engine without
+-- the layout, axes = of a mesh to make or nil}, and the text of the layout.
+local function plan_of(value)
   local own, others = split(value)
   local read = config.read(own.config, others)
-  for _, text in ipairs(read.advice) do log.info("zt.init_inference: %s", text) end
   local options = source_of(own.model, read.folder)
   for _, name in ipairs(PASSED) do options[name] = own[name] end
   for _, name in ipairs {"weights", "token_budget", "max_sequences"} do options[name] = one_of(own, read, name) end
   options.dtype, options.max_context = read.dtype, read.max_context
-  for name, part in pairs(layout_of(own, read)) do options[name] = part end
-  local infer = require "zt.infer"
-  local engine = read.zero and sharded.engine(options, read.zero) or infer.engine(options)
-  local is_right, reason = pcall(check_made, engine, read)
-  if not is_right then
-    engine:release()
-    error(reason, 0)
+  if read.matched then check_matched(options, read.matched) end
+  if read.zero then sharded.check(options) end
+  local axes, told = plan_of_mesh(own, read)
+  return {own = own, read = read, options = options, axes = axes}, told
+end
+
+--- Checks the options of zt.init_inference. Returns the engine of zt.infer, and the configuration as config.read returns it, with
+-- `generation`, what the model's folder says about `generate` (generation_file.lua). Collective. What is wrong on one rank is an
+-- error on all.
+function build.engine(value)
+  local plan = agreed("layouts", function() return plan_of(value) end)
+  local own, read, options = plan.own, plan.read, plan.options
+  for _, text in ipairs(read.advice) do log.info("zt.init_inference: %s", text) end
+  for name, part in pairs(layout_of(plan.axes and require("zt.comm").mesh(plan.axes) or own.mesh, read)) do
+    options[name] = part
   end
-  read.generation = generation_file.read(options.model, own.stop_tokens)
+  local engine
+  local is_right, result = pcall(agreed, "models", function()
+    engine = read.zero and sharded.engine(options, read.zero) or require("zt.infer").engine(options)
+    check_made(engine, read)
+    return generation_file.read(options.model, own.stop_tokens)
+  end)
+  if not is_right then
+    if engine then engine:release() end
+    error(result, 0)
+  end
+  read.generation = result
   return engine, read, options.mesh
 end
 

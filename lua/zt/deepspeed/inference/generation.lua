@@ -11,9 +11,13 @@ local generation = {}
 local NAME = "engine:generate"
 local TOP_K, NEW_TOKENS = 50, 20 -- transformers' defaults of top_k, if tokens are drawn, and of max_new_tokens
 
--- Returns the list of an argument that is one value, a list, or a tensor.
-local function list_of(value)
+-- Returns the list of the argument `name`, which is one value, a list, or a tensor.
+local function list_of(o, name)
+  local value = o[name]
   if check.is("tensor", value) then value = value:tolist() end
+  if type(value) == "table" and not check.is("list", value) then
+    fail("%s.%s must be one value, or a list without holes, got %s", NAME, name, check.type_name(value))
+  end
   if value == nil or type(value) == "table" then return value end
   return {value}
 end
@@ -21,7 +25,7 @@ end
 -- Returns the tokens of eos_token_id, and those of them that can end an answer: negative ones cannot, nor can those that the
 -- model does not have. The latter are an error in a call.
 local function ends_of(o, is_of_file, vocabulary)
-  local all, ends = list_of(o.eos_token_id) or {}, {}
+  local all, ends = list_of(o, "eos_token_id") or {}, {}
   for place, token in ipairs(all) do
     if type(token) ~= "number" or token ~= math.floor(token) then
       fail("%s.eos_token_id must be a token or a list of tokens, got %s at place %d", NAME, check.type_name(token), place)
@@ -90,7 +94,7 @@ function generation.requests(arguments, engine, defaults, notice)
       prompt = prompt, max_tokens = most, min_tokens = fewest, n = copies,
       temperature = o.do_sample and (o.temperature or 1) or 0, top_k = o.do_sample and (o.top_k or TOP_K) or nil,
       top_p = o.top_p and math.min(o.top_p, 1), min_p = o.min_p, repetition_penalty = o.repetition_penalty,
-      stop = list_of(o.stop_strings), stop_tokens = #ends > 0 and ends or nil, ignore_eos = #ends == 0 or nil,
+      stop = list_of(o, "stop_strings"), stop_tokens = #ends > 0 and ends or nil, ignore_eos = #ends == 0 or nil,
       seed = o.do_sample and (o.seed or 1) + place - 1 or nil,
     }
   end

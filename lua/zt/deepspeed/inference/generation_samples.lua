@@ -10,7 +10,10 @@ local NAME = "engine:generate"
 local function is_integer(value) return type(value) == "number" and value == math.floor(value) and math.abs(value) < 2 ^ 53 end
 
 local function got(value)
-  return type(value) == "table" and next(value) == nil and "an empty list" or check.type_name(value)
+  local first = type(value) == "table" and next(value)
+  if first == nil then return "an empty list" end
+  if type(first) == "number" and not check.is("list", value) then return "a list with holes" end
+  return check.type_name(value)
 end
 
 -- Returns a tensor or a list as a list of lists of integers. `path` names it in messages; `is_mask`: true and false are right.
@@ -19,12 +22,16 @@ local function rows_of(path, value, is_mask)
   if is_tensor and value:dim() ~= 2 then
     fail("%s must have the shape [samples, tokens], got %d dimensions", path, value:dim())
   end
+  local dtype = is_tensor and value:dtype() or nil
+  if is_tensor and not is_mask and dtype ~= "int64" then
+    fail("%s must be an int64 tensor [samples, tokens], got one of %s: give tensor:to(\"int64\")", path, dtype)
+  end
   local rows = is_tensor and value:tolist() or value
-  if type(rows) ~= "table" or #rows == 0 then
+  if not check.is("list", rows) or #rows == 0 then
     fail("%s must be an int64 tensor [samples, tokens] or a list of lists, got %s", path, got(value))
   end
   for place, row in ipairs(rows) do
-    if type(row) ~= "table" or #row == 0 then
+    if not check.is("list", row) or #row == 0 then
       fail("%s[%d] must be a list of at least one token, got %s", path, place, got(row))
     end
     for _, token in ipairs(row) do

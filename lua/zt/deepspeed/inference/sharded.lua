@@ -46,6 +46,9 @@ local function dtype_of(options)
   return require("zt.infer.model").open(options.model).dtype
 end
 
+--- Fails if the dtype of the parameters cannot be read: `engine` needs it between calls that wait for other ranks.
+function sharded.check(options) dtype_of(options) end
+
 --- Returns an engine as infer.engine{...} does, with parameters that are sharded over the axis `data` of the options. `given` is
 -- the field `zero` of config.read. Collective over the mesh.
 function sharded.engine(options, given)

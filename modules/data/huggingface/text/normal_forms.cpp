@@ -87,34 +87,105 @@ void compose(std::vector<utf8proc_int32_t>& codes) {
   codes = std::move(composed);
 }
 
-// Writes the form of the bytes [begin, end). Bytes at both ends that do not change keep their own sources.
-void write_segment(TextEdit& edit, const std::string& text, size_t begin, size_t end, NormalForm form) {
-  std::vector<utf8proc_int32_t> codes;
-  for (size_t at = begin; at < end; at += bytes_of_character(text[at])) {
-    append_decomposition(codes, character_at(text, at), form);
-  }
+// Completes the form of decomposed characters.
+void finish_form(std::vector<utf8proc_int32_t>& codes, NormalForm form) {
   order_marks(codes);
   if (composes(form)) compose(codes);
-  std::string result;
-  for (const auto code : codes) append_character(result, static_cast<char32_t>(code));
+}
+
+// Returns whether a character of class 0 may be the second one of a composition: a mark, or a vowel or final consonant of Hangul.
+bool may_follow(utf8proc_int32_t code) {
+  if (code >= 0x1100 && code <= 0x11FF) return code > 0x1112;
+  const auto category = utf8proc_category(code);
+  return category == UTF8PROC_CATEGORY_MC || category == UTF8PROC_CATEGORY_MN || category == UTF8PROC_CATEGORY_ME;
+}
+
+// Returns whether the form of the characters `before` and that of later ones, whose first code is `next`, do not depend on each
+// other. `before`: decomposed.
+bool is_boundary(const std::vector<utf8proc_int32_t>& before, utf8proc_int32_t next, NormalForm form) {
+  if (combining_class(static_cast<char32_t>(next)) != 0) return false;
+  if (!composes(form) || !may_follow(next)) return true;
+  std::vector<utf8proc_int32_t> both = before;
+  finish_form(both, form);
+  both = {both.back(), next};
+  compose(both);
+  return both.size() == 2;
+}
+
+std::string text_of(const std::vector<utf8proc_int32_t>& codes) {
+  std::string text;
+  for (const auto code : codes) append_character(text, static_cast<char32_t>(code));
+  return text;
+}
+
+// Returns the bytes of whole characters with which both texts begin.
+size_t common_front(std::string_view a, std::string_view b) {
   size_t front = 0;
-  while (begin + front < end && front < result.size()) {
-    const size_t size = bytes_of_character(text[begin + front]);
-    if (std::string_view(text).substr(begin + front, size) != std::string_view(result).substr(front, size)) break;
+  while (front < a.size() && front < b.size()) {
+    const size_t size = bytes_of_character(a[front]);
+    if (a.substr(front, size) != b.substr(front, size)) break;
     front += size;
   }
+  return front;
+}
+
+// Returns the bytes of whole characters with which both texts end.
+size_t common_back(std::string_view a, std::string_view b) {
   size_t back = 0;
-  while (begin + front + back < end && front + back < result.size()) {
-    const size_t at = previous_character(text, end - back), size = end - back - at;
-    if (result.size() - back < front + size ||
-        std::string_view(text).substr(at, size) != std::string_view(result).substr(result.size() - back - size, size)) {
-      break;
-    }
+  while (back < a.size() && back < b.size()) {
+    const size_t end = a.size() - back, at = previous_character(a, end), size = end - at;
+    if (b.size() < back + size || a.substr(at, size) != b.substr(b.size() - back - size, size)) break;
     back += size;
   }
-  edit.keep(begin, begin + front);
-  edit.replace(begin + front, end - back, std::string_view(result).substr(front, result.size() - front - back));
-  edit.keep(end - back, end);
+  return back;
+}
+
+// A part of a text that has a form by itself.
+struct FormPart {
+  size_t begin, first_end, end;         // its bytes; the first character ends at first_end
+  std::vector<utf8proc_int32_t> codes;  // its decomposition
+};
+
+// Writes the form of a part. Bytes at both ends that do not change keep their own sources. Of the others, those that the first
+// character has by itself, and at least one character, come from it.
+void write_form(TextEdit& edit, const std::string& text, FormPart& part, NormalForm form) {
+  const std::string_view old = std::string_view(text).substr(part.begin, part.end - part.begin);
+  finish_form(part.codes, form);
+  const std::string all = text_of(part.codes);
+  const size_t front = common_front(old, all), back = common_back(old.substr(front), std::string_view(all).substr(front));
+  const std::string_view changed = std::string_view(all).substr(front, all.size() - front - back);
+  edit.keep(part.begin, part.begin + front);
+  if (front == 0 && part.first_end < part.end && !changed.empty()) {
+    std::vector<utf8proc_int32_t> alone;
+    append_decomposition(alone, character_at(text, part.begin), form);
+    finish_form(alone, form);
+    const size_t from_first =
+        std::min(std::max(common_front(text_of(alone), changed), bytes_of_character(changed[0])), changed.size());
+    edit.replace(part.begin, part.first_end, changed.substr(0, from_first));
+    edit.replace(part.first_end, part.end - back, changed.substr(from_first));
+  } else {
+    edit.replace(part.begin + front, part.end - back, changed);
+  }
+  edit.keep(part.end - back, part.end);
+}
+
+// Writes the form of the bytes [begin, end): that of each of the shortest parts that have one by themselves.
+void write_segment(TextEdit& edit, const std::string& text, size_t begin, size_t end, NormalForm form) {
+  FormPart part{begin, begin, begin, {}};
+  std::vector<utf8proc_int32_t> codes;
+  for (size_t at = begin, next = begin; at < end; at = next) {
+    next = at + bytes_of_character(text[at]);
+    codes.clear();
+    append_decomposition(codes, character_at(text, at), form);
+    if (!part.codes.empty() && !codes.empty() && is_boundary(part.codes, codes.front(), form)) {
+      write_form(edit, text, part, form);
+      part = {at, at, at, {}};
+    }
+    part.codes.insert(part.codes.end(), codes.begin(), codes.end());
+    if (part.first_end == part.begin) part.first_end = next;
+    part.end = next;
+  }
+  write_form(edit, text, part, form);
 }
 
 }  // namespace

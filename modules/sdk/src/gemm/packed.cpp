@@ -32,18 +32,9 @@ bool is_operand(at::ScalarType dtype) {
 }
 
 void check_spec(const PackSpec& spec, int64_t rows, int64_t columns) {
-  if (spec.format == PackFormat::plain) misuse("a plain matrix is not packed: give a format");
+  check_pack_spec(spec);
   if (rows < 0 || columns < 0) misuse("a matrix of {} x {} cannot be packed", rows, columns);
-  if (spec.format == PackFormat::panels) {
-    if (spec.dtype == at::kFloat || spec.dtype == at::kBFloat16) return;
-    misuse("panels are of float32 or bfloat16, not {}", c10::toString(spec.dtype));
-  }
-  if (spec.group != 32 && spec.group != 64 && spec.group != 128)
-    misuse("groups of {} columns cannot be packed: give group = 32, 64 or 128", spec.group);
-  if (spec.format == PackFormat::nf4 && spec.group != 64) misuse("nf4 has groups of 64 columns, not of {}", spec.group);
-  if (!spec.nested && spec.format != PackFormat::nf4) misuse("{} has no nested scales: leave nested out", word_of(spec.format));
-  if (spec.symmetric && spec.format == PackFormat::nf4) misuse("nf4 has one code book: symmetric does not apply");
-  if (columns % spec.group == 0) return;
+  if (spec.format == PackFormat::panels || columns % spec.group == 0) return;
   misuse("{} columns are no multiple of the group of {}: give a smaller group, or keep this matrix plain", columns, spec.group);
 }
 
@@ -104,6 +95,19 @@ bool is_done(const at::Tensor& in, const PackedMatrix& w, const at::Tensor& out,
 }
 
 }  // namespace
+
+void check_pack_spec(const PackSpec& spec) {
+  if (spec.format == PackFormat::plain) misuse("a plain matrix is not packed: give a format");
+  if (spec.format == PackFormat::panels) {
+    if (spec.dtype == at::kFloat || spec.dtype == at::kBFloat16) return;
+    misuse("panels are of float32 or bfloat16, not {}", c10::toString(spec.dtype));
+  }
+  if (spec.group != 32 && spec.group != 64 && spec.group != 128)
+    misuse("groups of {} columns cannot be packed: give group = 32, 64 or 128", spec.group);
+  if (spec.format == PackFormat::nf4 && spec.group != 64) misuse("nf4 has groups of 64 columns, not of {}", spec.group);
+  if (!spec.nested && spec.format != PackFormat::nf4) misuse("{} has no nested scales: leave nested out", word_of(spec.format));
+  if (spec.symmetric && spec.format == PackFormat::nf4) misuse("nf4 has one code book: symmetric does not apply");
+}
 
 void register_packed_kernels(std::shared_ptr<const PackedKernels> kernels) {
   if (registered_kernels()) misuse("kernels of packed matrices are registered already");

@@ -103,6 +103,7 @@ std::vector<std::string> Model::pack(const PackSpec& spec, const std::vector<std
   if (spec.format == PackFormat::plain) misuse("model:pack: a format is needed: panels, int8, int4 or nf4");
   if (spec.activations == Activations::int8 && spec.format != PackFormat::int8 && spec.format != PackFormat::int4)
     misuse("model:pack: activations of 8 bits are multiplied by int8 and int4 only, not by {}", word_of(spec.format));
+  check_pack_spec(spec);
   std::vector<Regex> kept;
   for (const std::string& pattern : keep) {
     kept.emplace_back(pattern, "the pattern of parameters that stay plain");

@@ -80,8 +80,10 @@ class PackedKernels {
 // Registers the kernels for the life of the process. Throws Misuse if there are some already.
 void register_packed_kernels(std::shared_ptr<const PackedKernels> kernels);
 
-// Returns the bytes of a packed matrix. Throws Misuse if `columns` is no multiple of the group, or the group is not 32, 64 or 128
-// (nf4: not 64), or the spec is plain.
+// Throws Misuse if there are no matrices of this spec: it is plain, the group is not 32, 64 or 128 (nf4: not 64), panels are not
+// of fp32 or bf16, or an option belongs to another format.
+void check_pack_spec(const PackSpec& spec);
+// Returns the bytes of a packed matrix. Throws Misuse as check_pack_spec, and if `columns` is no multiple of the group.
 int64_t packed_bytes(const PackSpec& spec, int64_t rows, int64_t columns);
 // Packs `weight` [into.rows, into.columns] (fp32, fp64, bf16 or fp16, row-major) into `into.bytes`. Each row is quantised by
 // itself (nested nf4: each run of 256 groups). Throws Misuse if sizes do not fit, and Fault if an element is not finite.
