@@ -8,6 +8,8 @@
 #include <limits>
 
 #include "gemm/packed/packed_reference.h"
+#include "providers.h"
+#include "zt/base/error.h"
 #include "zt/base/tensor.h"
 
 namespace zt::test {
@@ -123,6 +125,21 @@ TEST(PackedGemm, AddsBeforeItRounds) {
         }
       }
     }
+  }
+}
+
+// Through the SDK, with the kernels of this process: what is added is checked, and added also where there is nothing to multiply.
+TEST(PackedGemm, ChecksWhatItAdds) {
+  register_gemm_providers();
+  const PackedMatrix w =
+      packed_from(*all_packed_kernels()[0].kernels, PackSpec{PackFormat::panels, 64, false, at::kFloat}, at::randn({6, 0}));
+  const at::Tensor x = at::randn({3, 0}), out = at::full({3, 6}, 7.0F), bias = at::randn({6}), residual = at::randn({3, 6});
+  packed_gemm(x, w, out, Activations::floating, {bias, residual});
+  EXPECT_TRUE(out.equal(bias + residual));
+  for (const GemmAddends& wrong :
+       {GemmAddends{at::randn({5}), {}}, GemmAddends{bias.to(at::kBFloat16), {}}, GemmAddends{{}, at::randn({3, 5})},
+        GemmAddends{{}, residual.to(at::kDouble)}, GemmAddends{{}, at::randn({6, 3}).t()}}) {
+    EXPECT_THROW(packed_gemm(x, w, out, Activations::floating, wrong), Misuse);
   }
 }
 
