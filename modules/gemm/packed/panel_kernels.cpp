@@ -1,21 +1,23 @@
 #include "packed/panel_kernels.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace zt::packed {
 
 namespace {
 
+using PanelWords = Vector<uint32_t, kPanelRows>;
+using PanelFloats = Vector<float, kPanelRows>;
+
 void read_halves(const uint8_t* from, float* to) {
-  for (int64_t i = 0; i < kPanelRows; ++i) {
-    uint16_t half = 0;
-    std::memcpy(&half, from + 2 * i, sizeof(half));
-    // A float with the bits of a half in their places has an exponent that is too small by 112.
-    const float number = std::bit_cast<float>((half & 0x7fffU) << 13) * 0x1p112F;
-    to[i] = (half & 0x8000U) != 0 ? -number : number;
-  }
+  Vector<uint16_t, kPanelRows> halves;
+  std::memcpy(&halves, from, sizeof(halves));
+  const auto bits = __builtin_convertvector(halves, PanelWords);
+  // A float with the bits of a half in their places has an exponent that is too small by 112.
+  const auto sizes = (PanelFloats)((bits & 0x7fffU) << 13) * 0x1p112F;
+  const auto numbers = (PanelWords)sizes | (bits & 0x8000U) << 16;
+  std::memcpy(to, &numbers, sizeof(numbers));
 }
 
 // As bitsandbytes computes them.

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 namespace zt::packed {
@@ -91,22 +92,20 @@ void RowWords::read_group(const NumberRows& from, int64_t row, int64_t g) {
   float wide[kMostColumns];
   for (int64_t i = 0; i < count; ++i) wide[i] = static_cast<float>(numbers[i]);
   std::fill(wide + count, wide + padded, 0.0F);
-  write_group(wide, row, g);
+  if (arithmetic_ == PanelArithmetic::bytes) return write_bytes(wide, row, g);
+  if (needs_terms_) terms_[static_cast<size_t>(g * rows_ + row)] = sum_in_lanes(wide, padded);
+  if (arithmetic_ == PanelArithmetic::floats) return write_floats(wide, row, g);
+  // Two bf16 in memory are a word.
+  uint32_t* const to = words_at(row, g);
+  if (count < padded) std::fill_n(to, padded / 2, 0);
+  std::memcpy(to, numbers, static_cast<size_t>(count) * sizeof(T));
 }
 
-void RowWords::write_group(float* numbers, int64_t row, int64_t g) {
-  const int64_t count = groups_.columns_of(g);
-  if (arithmetic_ == PanelArithmetic::bytes) return write_bytes(numbers, row, g);
-  if (needs_terms_) terms_[static_cast<size_t>(g * rows_ + row)] = sum_in_lanes(numbers, count);
-  uint32_t* const to = words_.get() + g * rows_ * (groups_.group / columns_per_word_) + row * (count / columns_per_word_);
-  const auto word = [&](int64_t i) { return std::bit_cast<uint32_t>(numbers[i]); };
-  if (arithmetic_ == PanelArithmetic::floats) {
-    for (int64_t i = 0; i < count; i += 2) {
-      to[i] = word(i + 1);
-      to[i + 1] = word(i);
-    }
-  } else {
-    for (int64_t i = 0; i < count; i += 2) to[i / 2] = (word(i + 1) & 0xffff0000U) | word(i) >> 16;
+void RowWords::write_floats(const float* numbers, int64_t row, int64_t g) {
+  uint32_t* const to = words_at(row, g);
+  for (int64_t i = 0; i < groups_.columns_of(g); i += 2) {
+    to[i] = std::bit_cast<uint32_t>(numbers[i + 1]);
+    to[i + 1] = std::bit_cast<uint32_t>(numbers[i]);
   }
 }
 
@@ -114,7 +113,7 @@ void RowWords::write_bytes(const float* numbers, int64_t row, int64_t g) {
   const int64_t count = groups_.columns_of(g);
   const auto place = static_cast<size_t>(g * rows_ + row);
   const float largest = largest_finite(numbers, count), scale = largest / 127;
-  uint32_t* const to = words_.get() + g * rows_ * (groups_.group / 4) + row * (count / 4);
+  uint32_t* const to = words_at(row, g);
   int32_t sum = 0;
   if (scale > 0) {
     int32_t codes[kMostColumns];

@@ -44,9 +44,13 @@ class RowWords {
   uint32_t least_exponent_of(int64_t g) const { return least_exponents_[static_cast<size_t>(g)]; }
 
  private:
+  // The words of a row in a group.
+  uint32_t* words_at(int64_t row, int64_t g) {
+    return words_.get() + g * rows_ * (groups_.group / columns_per_word_) + row * (groups_.columns_of(g) / columns_per_word_);
+  }
   template <class T>
   void read_group(const NumberRows& from, int64_t row, int64_t g);
-  void write_group(float* numbers, int64_t row, int64_t g);
+  void write_floats(const float* numbers, int64_t row, int64_t g);
   void write_bytes(const float* numbers, int64_t row, int64_t g);
 
   const PanelArithmetic arithmetic_;
