@@ -80,6 +80,33 @@ local function gaps_of(engine, length)
   return seconds[math.ceil(0.95 * #seconds)], computed / (after.seconds - before.seconds)
 end
 
+-- Returns the least seconds of the matmuls of a prompt's layers alone, by the usual choice of GEMMs.
+local function matmuls_of(length)
+  local hidden, ffn = shape.hidden, shape.ffn or 4 * shape.hidden
+  local qkv = hidden + 2 * hidden / shape.heads * (shape.kv_heads or shape.heads)
+  local function linear(columns, rows_of) return nn.linear{["in"] = columns, out = rows_of, bias = false} end
+  local layers = {nn.layer{io = {inputs = {}}, forward = function(_, ctx) return ctx:batch "x" end}}
+  for place = 1, shape.layers do
+    layers[place + 1] = nn.layer{
+      layers = {qkv = linear(hidden, qkv), out = linear(hidden, hidden), up = linear(hidden, ffn), down = linear(ffn, hidden),
+                gate = shape.family == "llama" and linear(hidden, ffn) or nil},
+      forward = function(own, h, ctx)
+        own.qkv:forward(h, ctx)
+        own.out:forward(h, ctx)
+        if own.gate then own.gate:forward(h, ctx) end
+        return own.down:forward(own.up:forward(h, ctx), ctx)
+      end,
+    }
+  end
+  local alone = zt.trainer(zt.program(nn.sequential(layers), {precision = o.dtype}), {})
+  local x = zt.randn({1, length, hidden}, {generator = zt.generator(1)}):to(o.dtype == "bf16" and "bfloat16" or "float32")
+  return least(function()
+    local begin = zt.now()
+    alone:infer{x = x}
+    return zt.now() - begin
+  end)
+end
+
 local rows = {{"row", "value"}}
 local function add(name, form, ...) rows[#rows + 1] = {name, form:format(...)} end
 
@@ -128,6 +155,7 @@ add("16 answers: ms per step, tokens/s over 1 answer", "%.2f, %.1f", sixteen * 1
 add("outside of layers: share of a step with 1, with 16 answers", "%.3f, %.3f", other_one / one, other_sixteen / sixteen)
 local invariant, fast = first_token_of(engine, 512), first_token_of(engine_of{numerics = "fast"}, 512)
 add("prompt of 512: ms; rate over numerics = \"fast\"", "%.1f, %.2f", invariant * 1e3, fast / invariant)
+add("prompt of 512: share of its matmuls alone, with numerics = \"fast\"", "%.2f", matmuls_of(512) / fast)
 add("1 answer: rate over numerics = \"fast\"", "%.2f", (step_of(engine_of{numerics = "fast"}, 1)) / one)
 local alone = gaps_of(engine)
 for _, budget in ipairs{24, 64, 512, 4096} do

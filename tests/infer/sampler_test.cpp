@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 #include <numeric>
 #include <random>
+
+#include "cutoff_case.h"
 
 namespace zt::infer {
 namespace {
@@ -123,6 +126,13 @@ TEST_F(Sampling, KeepsWhatSortingKeeps) {
     if (random() % 2 == 0) options.min_p = 0.2 * uniform(random);
     ASSERT_EQ(kept(options), remaining_by_sorting(logits_, options)) << row;
   }
+}
+
+TEST(Cutoffs, KeepWhatTransformersKeeps) {
+  std::ifstream file(std::string(ZT_SOURCE_DIR) + "/tests/golden/cutoffs.json");
+  const auto cases = nlohmann::json::parse(file);
+  EXPECT_EQ(cases.size(), 200);
+  for (const auto& row : cases) EXPECT_EQ(CutoffCase(row).kept(), row.at("kept").get<Tokens>()) << row;
 }
 
 // Pearson's test: of 31 sums of squares each has the mean 9, for 9 degrees of freedom, and is above 40 once in 10^5.
