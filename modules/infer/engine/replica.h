@@ -10,8 +10,8 @@
 
 namespace zt::infer {
 
-// What keeps ranks from a call that they make together: the complaint of the first rank that has one, or else that `alike` of a
-// rank is not that of rank 0.
+// The reason why ranks cannot make a call together. If a rank has a complaint, it is that of the first such rank. Else, a rank
+// gave another text `alike` than rank 0.
 struct RankMistake {
   size_t rank = 0;
   std::string complaint = {};

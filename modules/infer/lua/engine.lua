@@ -106,7 +106,7 @@ local function keep(self, name, value)
   table.insert(self.kept[name], value)
 end
 
--- Ends requests of a `generate` that has failed: nobody waits for their answers.
+-- Ends the requests of a `generate` that has failed. Later steps do not return their answers, since nobody waits for them.
 local function drop(self, engine, numbers)
   self.dropped = self.dropped or {}
   for _, number in ipairs(numbers) do

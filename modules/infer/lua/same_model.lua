@@ -29,11 +29,13 @@ function same_model.text_of(options)
   return table.concat(parts, ", ")
 end
 
--- Returns those options that decide what a model computes.
+-- Returns those options that decide what a model computes: values by name, or texts by names such as "rope_scaling.factor".
 local function function_of(options)
   local of_function = {}
   for key, value in pairs(options) do
-    if not WITHOUT_EFFECT[key] then of_function[key] = type(value) == "table" and function_of(value) or value end
+    if not WITHOUT_EFFECT[tostring(key):match "^[%w_]+"] then
+      of_function[key] = type(value) == "table" and function_of(value) or value
+    end
   end
   return of_function
 end
@@ -42,15 +44,6 @@ local function shapes_of(model)
   local shapes = {}
   for _, parameter in ipairs(model:parameters()) do shapes[parameter.name] = text.shape(parameter.shape) end
   return shapes
-end
-
--- Returns the texts of options, without those that do not decide what is computed.
-local function texts_of(options)
-  local kept = {}
-  for name, value in pairs(options) do
-    if not WITHOUT_EFFECT[name:match "^[%w_]+"] then kept[name] = value end
-  end
-  return kept
 end
 
 -- Fails unless two descriptions (Model.description), without a table of options for nn.gpt, are of models that compute the same.
@@ -66,12 +59,12 @@ local function check_layers(from, to, what)
       end
     end
   end
-  compare("the model", texts_of(from.options), texts_of(to.options))
+  compare("the model", function_of(from.options), function_of(to.options))
   compare("the model", {["the number of layers"] = #from.layers}, {["the number of layers"] = #to.layers})
   for place, layer in ipairs(to.layers) do
     local other, name = from.layers[place], "layer '" .. layer.name .. "'"
     compare(name, {kind = other.kind}, {kind = layer.kind})
-    compare(name, texts_of(other.options), texts_of(layer.options))
+    compare(name, function_of(other.options), function_of(layer.options))
   end
 end
 

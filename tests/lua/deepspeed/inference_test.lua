@@ -262,7 +262,7 @@ function TestRanks:test_training_engine()
   lu.assertNotEquals(cases.texts(engine:generate(requests)), cases.texts(before))
 end
 
--- What is wrong on one rank is an error on all at once, also before there is a mesh.
+-- If one rank passes wrong options, all ranks raise an error and none waits, also before there is a mesh.
 function TestRanks:test_wrong_options_on_one_rank()
   if ranks < 2 then return end
   local trainer = cases.trainer "llama"

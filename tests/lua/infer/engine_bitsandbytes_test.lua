@@ -65,8 +65,8 @@ function TestBitsandbytes:test_layouts()
   check("mixtral", engine_of("mixtral", {mesh = experts, data = experts.ep, shard = {stage = 3}}))
 end
 
--- What a plan takes from config.json alone is what the files have. Until transformers 5, experts were matrices by themselves,
--- which are quantised.
+-- A plan reads only config.json, and finds the formats that the files have. Before transformers 5, each expert was a matrix of
+-- its own and was quantised.
 function TestBitsandbytes:test_config_tells_what_is_quantised()
   for _, name in ipairs{"llama", "qwen2", "gpt2", "odd"} do
     lu.assertEquals(folders.described(FOLDER .. name).weights, folders.open(FOLDER .. name, true).weights, name)

@@ -160,7 +160,7 @@ function TestParameters:test_generate_beside_submitted_requests()
   lu.assertNil(engine:step())
 end
 
--- What would take the answers of `generate` away ends it with an error, and the engine goes on.
+-- on_text may not call what would take answers away from `generate`: it fails, and the engine can be used again.
 function TestParameters:test_calls_within_on_text()
   local model = nn.gpt(cases.with(cases.options "llama", {vocab = 256}))
   local engine = infer.engine{trainer = zt.trainer(zt.program(model), {separate = true}),

@@ -187,7 +187,7 @@ function TestRequests:test_a_step_that_fails_can_be_repeated()
     end
   end
   lu.assertEquals(reasons, {[kept] = "length", [aborted] = "abort"})
-  fails = true -- nobody gets the answers of a `generate` that fails
+  fails = true -- if `generate` fails, later steps do not return its answers
   lu.assertErrorMsgContains("the fuse", fresh.generate, fresh, request)
   fails = false
   for step in function() return fresh:step() end do lu.assertEquals(step, {answers = {}, texts = {}}) end
