@@ -16,6 +16,7 @@ class InnerContext final : public Context {
   InnerContext(Context& outer, uint64_t place, uint64_t call) : outer_(outer), place_(place), call_(call) {
     mode = outer.mode;
     recompute = outer.recompute;
+    adapters = outer.adapters;
     step = outer.step;
     position = outer.position;
     micro_batch = outer.micro_batch;

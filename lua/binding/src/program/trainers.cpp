@@ -261,6 +261,20 @@ int fetch(lua_State* L) {
   return 0;
 }
 
+// trainer:with_adapters(false, function() ... end): calls the function, in which layers compute without their adapters, and
+// returns what it returns.
+int with_adapters(lua_State* L) {
+  const auto trainer = check<Trainer>(L, 1);
+  const bool wanted = check_boolean(L, 2);
+  if (!lua_isfunction(L, 3)) misuse("trainer:with_adapters takes true or false, and a function, got {}", luaL_typename(L, 3));
+  lua_settop(L, 3);
+  const bool before = trainer->phases().use_adapters(wanted);
+  const auto failure = protected_call(L, 0, LUA_MULTRET);
+  trainer->phases().restore_adapters(before);
+  if (failure) failure->raise();
+  return lua_gettop(L) - 2;
+}
+
 int program_text(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const Mode mode = trainer->trains() ? Mode::train : Mode::eval;
@@ -284,6 +298,7 @@ void open_trainers(Module& module) {
       .method<memory>("memory")
       .method<evict>("evict")
       .method<fetch>("fetch")
+      .method<with_adapters>("with_adapters")
       .method<plan>("plan")
       .method<predict_activations>("predict_activations")
       .method<[](Trainer& trainer) { trainer.trace().start(); }>("trace_start")

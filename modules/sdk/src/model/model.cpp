@@ -33,10 +33,8 @@ std::vector<std::string> ParamInfo::cut_axes() const {
   return axes;
 }
 
-// Sets which units and positions have something to train.
-void Model::mark_trained(ModelInfo& info) const {
-  for (UnitInfo& unit : info.units)
-    unit.trainable = std::ranges::any_of(unit.params, [&](int param) { return info.params[param].trainable; });
+// Sets which positions have buffers to change.
+void Model::mark_updates(ModelInfo& info) const {
   for (size_t p = 0; p < positions_.size(); ++p) {
     PositionInfo& position = info.positions[p];
     const auto is_own = [&](const BufferInfo& buffer) { return buffer.layer == position.layer; };
@@ -45,6 +43,16 @@ void Model::mark_trained(ModelInfo& info) const {
         std::ranges::none_of(info.buffers, [&](const auto& buffer) { return is_own(buffer) && buffer.trainable; });
     position.has_update = extras_of(*positions_[p].layer).has_update() && !is_frozen;
   }
+}
+
+// Replaces the description by one in which those parameters and buffers are trained that are trainable in `wanted`.
+void Model::describe_again(const ModelInfo& wanted) {
+  std::vector<bool> trained;
+  for (const ParamInfo& param : wanted.params) trained.push_back(param.trainable);
+  ModelInfo info = describe(trained);
+  for (size_t i = 0; i < info.buffers.size(); ++i) info.buffers[i].trainable = wanted.buffers[i].trainable;
+  mark_updates(info);
+  info_ = std::make_shared<const ModelInfo>(std::move(info));
 }
 
 int Model::set_trainable(const std::string& pattern, bool is_trainable) {
@@ -65,8 +73,7 @@ int Model::set_trainable(const std::string& pattern, bool is_trainable) {
   }
   for (BufferInfo& buffer : info.buffers) mark(buffer);
   if (count == 0) misuse("no parameter or buffer has a name that contains '{}'{}", pattern, suggest(pattern, names));
-  mark_trained(info);
-  info_ = std::make_shared<const ModelInfo>(std::move(info));
+  describe_again(info);
   return count;
 }
 
@@ -125,14 +132,10 @@ std::vector<std::string> Model::pack(const PackSpec& spec, const std::vector<std
   }
   if (chosen.empty())
     misuse("the model has no matrix that may be packed: layers such as nn.linear, nn.mlp and attention have some");
-  const std::shared_ptr<const ModelInfo> before = info_;
   for (const auto& [param, of_param] : chosen) param->pack = of_param;
-  ModelInfo info = describe();
-  for (size_t i = 0; i < info.params.size(); ++i)
-    info.params[i].trainable = before->params[i].trainable && !info.params[i].is_packed();
-  for (size_t i = 0; i < info.buffers.size(); ++i) info.buffers[i].trainable = before->buffers[i].trainable;
-  mark_trained(info);
-  info_ = std::make_shared<const ModelInfo>(std::move(info));
+  ModelInfo wanted = *info_;
+  for (size_t i = 0; i < params_.size(); ++i) wanted.params[i].trainable &= params_[i]->pack.format == PackFormat::plain;
+  describe_again(wanted);
   std::vector<std::string> names;
   for (const auto& [param, of_param] : chosen) names.push_back(param->name);
   return names;
@@ -141,8 +144,8 @@ std::vector<std::string> Model::pack(const PackSpec& spec, const std::vector<std
 std::shared_ptr<const ModelInfo> Model::frozen_info() const {
   ModelInfo info = *info_;
   for (ParamInfo& param : info.params) param.trainable = false;
+  for (UnitInfo& unit : info.units) unit.trainable = false;
   for (BufferInfo& buffer : info.buffers) buffer.trainable = false;
-  mark_trained(info);
   for (PositionInfo& position : info.positions) position.has_update = false;
   return std::make_shared<const ModelInfo>(std::move(info));
 }

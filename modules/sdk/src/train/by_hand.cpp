@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "execute/counts.h"
+#include "options_check.h"
 #include "plan/plan_links.h"
 #include "zt/base/error.h"
 
@@ -134,6 +135,7 @@ void ByHand::share_counts() {
 
 double ByHand::forward(const Batch& micro_batch) {
   runs_.health().require_alive();
+  require_adapters(runs_.state(), "trainer:forward");
   if (phase_ == Phase::forward_done) misuse("trainer:forward was called twice: call trainer:backward between");
   Executor& running = runs_.activate(Mode::train);
   const RankProgram& program = running.program();
@@ -287,6 +289,7 @@ static std::set<TrainerData> data_of(const RankProgram& program, const ModelInfo
 
 void TrainerRuns::require_ready(const char* call, const Plan& plan, Mode mode) {
   by_hand.refuse(call);
+  if (mode == Mode::train) require_adapters(runs.state(), call);
   if (!runs.health().away().empty()) runs.health().require_here(call, data_of(plan.rank_program(mode), plan.model()));
 }
 

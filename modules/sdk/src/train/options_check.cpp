@@ -141,6 +141,11 @@ void require_optimizer(const Plan& plan, const char* call) {
       call);
 }
 
+void require_adapters(const StepState& state, const char* call) {
+  if (!state.adapters)
+    misuse("{}: layers compute without their adapters within trainer:with_adapters(false, ...), so there is nothing to train", call);
+}
+
 TrainerRuns& unless_dry(TrainerRuns* running) {
   if (running) return *running;
   misuse(

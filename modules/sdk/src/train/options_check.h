@@ -19,6 +19,9 @@ Facts initial_facts_of(const Program& program);
 // Throws Misuse, with the name of the call, if the plan has no optimizer.
 void require_optimizer(const Plan& plan, const char* call);
 
+// Throws Misuse, with the name of the call, if layers compute without their adapters now.
+void require_adapters(const StepState& state, const char* call);
+
 // Returns the parts that only a trainer with buffers has. Throws Misuse for those of a dry trainer, which are null.
 TrainerRuns& unless_dry(TrainerRuns* running);
 

@@ -1,5 +1,7 @@
 #include "zt/train/phases.h"
 
+#include <algorithm>
+
 #include "by_hand.h"
 #include "options_check.h"
 #include "store/away_data.h"
@@ -74,6 +76,26 @@ void TrainerPhases::fetch(const std::function<std::set<TrainerData>()>& ask) {
   if (what.empty()) return;
   away_->fetch(what);
   health.set_away(away_->data());
+}
+
+bool TrainerPhases::use_adapters(bool wanted) {
+  const bool before = store_.state().adapters;
+  if (!running_) return before;
+  Communicator* world = store_.plan().world();
+  running_->runs.health().require_alive();
+  run_together(world, [&] {
+    running_->by_hand.refuse("trainer:with_adapters");
+    const Params& params = store_.plan().program().model()->params();
+    if (std::ranges::none_of(params, [](const auto& param) { return param->is_adapter; }))
+      misuse("trainer:with_adapters: the model has no adapters: give nn.gpt, or one of its layers, the option `lora`");
+  });
+  check_alike({{"trainer:with_adapters", wanted ? "true" : "false"}}, world, "they would compute with other matrices");
+  store_.state().adapters = wanted;
+  return before;
+}
+
+void TrainerPhases::restore_adapters(bool before) {
+  store_.state().adapters = before;
 }
 
 void TrainerPhases::correct(std::map<std::string, int64_t>& bytes) const {

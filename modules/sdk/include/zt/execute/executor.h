@@ -54,6 +54,7 @@ struct RankData {
   std::vector<PassTensor> pass_buffers;  // as RankProgram::buffers of the main program
   Elsewhere elsewhere;                   // the data that are not always in the device's memory
   KvCache* kv_cache = nullptr;           // of the inference that runs; null if it has none
+  bool adapters = true;                  // as Context::adapters
   int64_t replacements = 0;              // how often parameters were replaced: by a load, or set by hand
   at::Tensor wire;  // [longest bucket] send buffer, if gradients are sent in another dtype than they are summed in
 };

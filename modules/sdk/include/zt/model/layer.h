@@ -111,6 +111,7 @@ class Context {
 
   Mode mode = Mode::train;
   bool recompute = false;  // true in the second forward of a checkpointed layer, which must have no side effects
+  bool adapters = true;    // false: layers compute without their adapters (Param::is_adapter)
   int64_t step = 0;
   int position = 0;
   int micro_batch = 0;

@@ -82,14 +82,14 @@ struct ParamInfo {
   int64_t local_numel(const Coord& coord) const;
 };
 
-// On each axis all parameters of a unit have the same kind of placement, and all or none of them are packed. A parameter that
-// several layers share is a unit of its own.
+// All parameters of a unit have the same kind of placement on each axis and the same weight format, and all or none of them are
+// trained, so what is frozen has no gradient and no optimizer state. A parameter that several layers share is a unit of its own.
 struct UnitInfo {
   std::string name;            // the layer's name; further units of a layer are named after their first parameter
   std::vector<int> params;     // indices into ModelInfo::params, by offset
   int64_t numel = 0;           // elements of the flat layout: the end of the last parameter, with the padding between parameters
   std::vector<int> positions;  // positions that use its parameters, ascending
-  bool trainable = true;       // true if at least one parameter is trainable
+  bool trainable = true;       // as all of its parameters
   bool is_packed = false;      // elements of the flat layout are bytes, of packed parameters
 
   // Returns the type of the elements. `params`: that of a program's plain parameters.
@@ -143,8 +143,8 @@ class Model : public MadeFromOptions {
   Model(std::vector<NamedLayer> layers, uint64_t seed);
 
   // Makes parameters and layers' buffers trainable or freezes them: those whose name contains a match of the regular expression
-  // (ECMAScript). A frozen buffer keeps its values. Returns the number of both. Programs that were made before, and their
-  // trainers, do not change. Throws Misuse if no name matches.
+  // (ECMAScript). A frozen buffer keeps its values. Forms the units anew. Returns the number of both. Programs that were made
+  // before, and their trainers, do not change. Throws Misuse if no name matches.
   int set_trainable(const std::string& pattern, bool is_trainable);
 
   // Freezes matrices and lets trainers hold them in a packed format: those that may have it (Param::packing), except those whose
@@ -172,8 +172,9 @@ class Model : public MadeFromOptions {
   uint64_t seed() const { return seed_; }
 
  private:
-  void mark_trained(ModelInfo& info) const;
-  ModelInfo describe();
+  void mark_updates(ModelInfo& info) const;
+  ModelInfo describe(const std::vector<bool>& trained);
+  void describe_again(const ModelInfo& wanted);
 
   std::vector<NamedLayer> positions_;
   Params params_;

@@ -1,4 +1,4 @@
-// Gives a trainer's memory back between two phases of a run.
+// What a trainer has in memory, and with which parameters it computes, in a phase of a run.
 #pragma once
 
 #include <array>
@@ -50,6 +50,12 @@ class TrainerPhases {
   // Brings what `ask` returns back, with the same values; all that is away if that is empty. Throws Misuse for data that are not
   // away, and as `evict` if they cannot be read: they are away as before then.
   void fetch(const std::function<std::set<TrainerData>()>& ask = [] { return std::set<TrainerData>(); });
+
+  // Says whether layers use their adapters in what follows (Context::adapters). Without them the trainer evaluates and infers
+  // only. Returns what was said before. Throws Misuse if the model has no adapters, and within a step by hand.
+  bool use_adapters(bool wanted);
+  // Goes back to what use_adapters has returned. Not collective.
+  void restore_adapters(bool before);
 
   // Changes the bytes that are held, by kind, to those in memory now, and adds those in the tiers.
   void correct(std::map<std::string, int64_t>& bytes) const;

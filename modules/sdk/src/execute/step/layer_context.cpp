@@ -22,6 +22,7 @@ Context& LayerContext::begin(StepParts& parts, int position, int micro_batch, bo
 LayerContext::LayerContext(StepParts& parts, int position, int micro_batch, bool is_recompute) : parts_(parts) {
   mode = parts.mode;
   recompute = is_recompute;
+  adapters = parts.state.adapters;
   step = parts.state.step;
   this->position = position;
   this->micro_batch = micro_batch;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "model_checks.h"
 #include "zt/base/error.h"
@@ -17,11 +18,28 @@ namespace zt {
 
 namespace {
 
-// Fills a ModelInfo position by position, except what depends on which parameters are trained. Gives further uses of a layer the
+// What the parameters of a unit have in common: kinds of placements by axis, the weight format, and whether they are trained.
+using UnitKey = std::tuple<std::map<std::string, Placement>, PackFormat, bool>;
+
+bool is_packed(const Param& param) {
+  return param.pack.format != PackFormat::plain;
+}
+
+// Returns the kinds of placements by axis, without those that are the default.
+std::map<std::string, Placement> kinds_of(const std::vector<AxisPlacement>& placements) {
+  std::map<std::string, Placement> kinds;
+  for (const AxisPlacement& on : placements) {
+    if (on.placement != placement_on({}, on.axis)) kinds[on.axis] = on.placement;
+  }
+  return kinds;
+}
+
+// Fills a ModelInfo position by position, except what depends on which buffers are trained. Gives further uses of a layer the
 // name of the first, and each Param its full name. Distinct layers and parameters are told apart by address.
 class ModelBuilder {
  public:
-  explicit ModelBuilder(std::vector<NamedLayer>& layers) : layers_(layers) {
+  // `trained`: by index into ModelInfo::params; empty: as Param::trainable says.
+  ModelBuilder(std::vector<NamedLayer>& layers, const std::vector<bool>& trained) : layers_(layers), trained_(trained) {
     std::set<const Layer*> seen;
     for (const NamedLayer& entry : layers) {
       if (!entry.layer || !seen.insert(entry.layer.get()).second) continue;
@@ -119,28 +137,29 @@ class ModelBuilder {
   }
 
   // Adds units for the parameters of the layer that no earlier layer holds. Tied parameters have a unit each, and the others one
-  // per set of kinds of placements.
+  // per key.
   void add_units(const NamedLayer& entry) {
     const size_t first = model.units.size();
-    std::map<std::pair<std::map<std::string, Placement>, bool>, int> by_kinds;
+    std::map<UnitKey, int> by_key;
     for (const auto& param : entry.layer->params()) {
       if (!param) misuse("the layer '{}' lists a parameter that is nil", entry.name);
       if (param_index_.contains(param.get())) continue;
       name_param(*param, entry.name);
       check_placements(*param);
       const bool is_tied = holders_.at(param.get()) > 1;
-      const auto kinds = std::pair(kinds_of(completed(param->placements)), is_packed(*param));
-      const auto known = by_kinds.find(kinds);
-      if (!is_tied && known != by_kinds.end()) {
+      const bool is_trained = trained_.empty() ? param->trainable : trained_.at(params.size());
+      const UnitKey key{kinds_of(completed(param->placements)), param->pack.format, is_trained};
+      const auto known = by_key.find(key);
+      if (!is_tied && known != by_key.end()) {
         add_param(param, known->second);
         continue;
       }
       const int unit = static_cast<int>(model.units.size());
       model.units.push_back(
-          {.name = param->name, .params = {}, .positions = {}, .trainable = false, .is_packed = is_packed(*param)});
+          {.name = param->name, .params = {}, .positions = {}, .trainable = is_trained, .is_packed = is_packed(*param)});
       if (!is_tied) {
-        if (by_kinds.empty()) model.units.back().name = entry.name;
-        by_kinds[kinds] = unit;
+        if (by_key.empty()) model.units.back().name = entry.name;
+        by_key[key] = unit;
       }
       add_param(param, unit);
     }
@@ -154,7 +173,6 @@ class ModelBuilder {
     const int64_t offset = (unit.numel + align - 1) / align * align;
     unit.params.push_back(static_cast<int>(params.size()));
     unit.numel = offset + room;
-    unit.trainable = unit.trainable || param->trainable;
     param_index_[param.get()] = static_cast<int>(params.size());
     params.push_back(param);
     model.params.push_back({param->name,
@@ -162,23 +180,12 @@ class ModelBuilder {
                             room,
                             index,
                             offset,
-                            param->trainable,
+                            unit.trainable,
                             param->is_matrix,
                             {},
                             completed(param->placements),
                             param->dims,
                             param->pack});
-  }
-
-  static bool is_packed(const Param& param) { return param.pack.format != PackFormat::plain; }
-
-  // Returns the kinds of placements by axis, without those that are the default.
-  static std::map<std::string, Placement> kinds_of(const std::vector<AxisPlacement>& placements) {
-    std::map<std::string, Placement> kinds;
-    for (const AxisPlacement& on : placements) {
-      if (on.placement != placement_on({}, on.axis)) kinds[on.axis] = on.placement;
-    }
-    return kinds;
   }
 
   // Sets the full name. It is always made from the local one, so several models can use a layer.
@@ -258,6 +265,7 @@ class ModelBuilder {
   }
 
   std::vector<NamedLayer>& layers_;
+  const std::vector<bool>& trained_;
   std::vector<std::string> names_;  // of distinct layers
   std::map<const Layer*, int> layer_index_;
   std::map<const Param*, int> param_index_;
@@ -270,14 +278,15 @@ class ModelBuilder {
 }  // namespace
 
 Model::Model(std::vector<NamedLayer> layers, uint64_t seed) : positions_(std::move(layers)), seed_(seed) {
-  ModelInfo info = describe();
-  mark_trained(info);
+  ModelInfo info = describe({});
+  mark_updates(info);
   info_ = std::make_shared<const ModelInfo>(std::move(info));
 }
 
-// Returns the description of the layers, without what follows from which parameters are trained. Sets the parameters.
-ModelInfo Model::describe() {
-  ModelBuilder builder(positions_);
+// Returns the description of the layers, without what follows from which buffers are trained. `trained`: by parameter; empty:
+// those that are trainable at first. Sets the parameters.
+ModelInfo Model::describe(const std::vector<bool>& trained) {
+  ModelBuilder builder(positions_, trained);
   for (size_t i = 0; i < positions_.size(); ++i) builder.add(static_cast<int>(i));
   params_ = std::move(builder.params);
   return std::move(builder.model);
