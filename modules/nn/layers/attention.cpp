@@ -35,6 +35,11 @@ Attention::Attention(AttentionOptions options, const std::string& prefix, const 
   const Bias qkv_bias = options.qkv_bias.value_or(options.bias) ? Bias::yes : Bias::no;
   qkv_ = make_affine(prefix + "qkv.", options.hidden, shape_.columns(), qkv_bias, init_normal(0, options.std));
   out_ = make_affine(prefix + "out.", shape_.heads * shape_.head_dim, options.hidden, bias, init_normal(0, options.residual_std));
+  const int64_t queries = shape_.heads * shape_.head_dim, keys = shape_.kv_heads * shape_.head_dim;
+  qkv_.lora = make_lora(*qkv_.weight, prefix + "qkv.", options.lora,
+                        {{"q", 0, queries}, {"k", queries, keys}, {"v", queries + keys, keys}, {"qkv", 0, shape_.columns()}},
+                        LoraInput::qkv);
+  out_.lora = make_lora(*out_.weight, prefix + "out.", options.lora, {{"out", 0, options.hidden}}, LoraInput::out);
   if (options.qk_norm) head_norm_.emplace(shape_.head_dim, options.qk_norm_eps, prefix);
   if (options.rotary) rotary_ = Rotary::shared(shape_.head_dim, options.rope_base, options.rope_scaling);
   tensor_.check_enough(shape_.heads, "heads", path);
@@ -168,7 +173,10 @@ void Attention::check_batch(const BatchField& batch) const {
 std::shared_ptr<Layer> make_attention(const Value& value) {
   static const auto kSchema =
       attention_options(Schema<AttentionOptions>("nn.attention"), "dropout probability of the attention weights");
-  return kSchema.make(value, [](const AttentionOptions& o) { return layer_of("attention", Attention(o, "", kSchema.name())); });
+  return kSchema.make(value, [](const AttentionOptions& options) {
+    return make_with_lora(options, kSchema.name(), kAttentionTargets, kUsualTargets,
+                          [](const auto& o) { return layer_of("attention", Attention(o, "", kSchema.name())); });
+  });
 }
 
 }  // namespace zt::nn

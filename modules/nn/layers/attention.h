@@ -26,6 +26,7 @@ struct HeadOptions : TensorAxisOptions {
   std::optional<RopeScaling> rope_scaling = {};
   std::optional<bool> qkv_bias = {};  // of queries, keys and values; nothing: as `bias`
   double std = 0.02;                  // standard deviation of the initial weights
+  std::optional<LoraOptions> lora = {};
 };
 
 struct AttentionOptions : HeadOptions {
@@ -55,7 +56,8 @@ Schema<Options>&& head_options(Schema<Options>&& schema, const std::string& rota
       .optional("rope_scaling", &Options::rope_scaling, "how angles become smaller, for longer sequences")
       .only_with("with " + rotary, is_rotary)
       .optional("qkv_bias", &Options::qkv_bias, "add biases to queries, keys and values; default: as `bias`")
-      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0));
+      .optional("std", &Options::std, "standard deviation of the initial weights", at_least(0))
+      .optional("lora", &Options::lora, "adapters of matrices, which are frozen with all other parameters");
 }
 
 // Adds the options of AttentionOptions to a schema. Options derives from AttentionOptions. `dropout_of` is the help of `dropout`.
@@ -80,8 +82,8 @@ class Attention {
  public:
   // Makes the parameters `prefix`qkv.weight [(heads + 2 kv_heads) head_dim, hidden] (query, key, value rows) and
   // `prefix`out.weight [hidden, heads * head_dim], with biases if options.bias (qkv.bias if options.qkv_bias says so), and those
-  // of HeadNorm if options.qk_norm. Throws Misuse if kv_heads does not divide heads, if heads does not divide hidden where
-  // head_dim is 0, or if there are fewer heads than ranks. `path` names the options in messages.
+  // of HeadNorm if options.qk_norm, and those of adapters. Throws Misuse if kv_heads does not divide heads, if heads does not
+  // divide hidden where head_dim is 0, or if there are fewer heads than ranks. `path` names the options in messages.
   Attention(AttentionOptions options, const std::string& prefix, const std::string& path);
 
   // Returns attention(x) of the shape of x, plus `residual` if it is defined. x: [samples, seq, hidden]. Reads the batch's

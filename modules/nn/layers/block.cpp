@@ -45,6 +45,7 @@ MlpOptions mlp_of(const BlockOptions& o) {
   mlp.std = o.std;
   mlp.residual_std = o.residual_std;
   mlp.tile = o.mlp_tile;
+  mlp.lora = o.lora;
   return mlp;
 }
 
@@ -92,7 +93,10 @@ std::shared_ptr<Layer> residual_layer(const ResidualOptions& options) {
 
 std::shared_ptr<Layer> make_attention_block(const Value& value) {
   static const auto kSchema = attention_block_options(Schema<AttentionBlockOptions>("nn.attention_block"));
-  return kSchema.make(value, [](const AttentionBlockOptions& o) { return std::make_shared<AttentionBlock>(o, kSchema.name()); });
+  return kSchema.make(value, [](const AttentionBlockOptions& options) {
+    return make_with_lora(options, kSchema.name(), kAttentionTargets, kUsualTargets,
+                          [](const auto& o) { return std::make_shared<AttentionBlock>(o, kSchema.name()); });
+  });
 }
 
 std::shared_ptr<Layer> make_block(const Value& value) {
@@ -101,7 +105,10 @@ std::shared_ptr<Layer> make_block(const Value& value) {
                                   .optional("activation", &BlockOptions::activation, "activation of the MLP")
                                   .optional("mlp_tile", &BlockOptions::mlp_tile,
                                             "rows whose columns inside the MLP exist at the same time; 0: all", at_least(0));
-  return kSchema.make(value, [](const BlockOptions& o) { return layer_of("block", Block(o, kSchema.name())); });
+  return kSchema.make(value, [](const BlockOptions& options) {
+    return make_with_lora(options, kSchema.name(), block_targets(), kUsualTargets,
+                          [](const auto& o) { return layer_of("block", Block(o, kSchema.name())); });
+  });
 }
 
 std::shared_ptr<Layer> make_residual(const Value& value) {

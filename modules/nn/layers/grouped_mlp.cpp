@@ -234,14 +234,15 @@ std::vector<at::Tensor> GroupedMlp::forward(at::TensorList in, Context& context)
     misuse("'{}' takes rows [n, {}], got {}", up_.weight->name, hidden, describe(in[0]));
   const at::Tensor rows = tensor_.enter(in_dtype_of(*up_.weight, in[0], context), context);
   const std::vector<RowGroup> row_groups = divided(rows, in[1], groups);
-  const Affine down{down_.weight, tensor_.is_cut() ? nullptr : down_.bias};  // if cut, the biases are added to the sum
-  variable_list parameters;
-  for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
+  const Affine down = tensor_.is_cut() ? down_.without_bias() : down_;  // if cut, the biases are added to the sum
+  variable_list parameters = up_.parameters(context);
+  for (const at::Tensor& leaf : down.parameters(context)) parameters.push_back(leaf);
+  const AffineValues of_up = up_.values(context, rows, {}), of_down = down.values(context, rows, {});
   GroupedMlpState state{.activation = activation_,
-                        .up = up_.values(context),
-                        .down = down.values(context),
-                        .up_gradient = AffineGradient(up_, context),
-                        .down_gradient = AffineGradient(down, context),
+                        .up = of_up,
+                        .down = of_down,
+                        .up_gradient = AffineGradient(up_, of_up, context),
+                        .down_gradient = AffineGradient(down, of_down, context),
                         .groups = row_groups,
                         .parameters = parameters.size()};
   if (uses_grouped_gemm(rows)) state.group_ends = ends_of(row_groups, rows.device());

@@ -14,6 +14,7 @@ struct LinearOptions : TensorAxisOptions {
   bool bias = true;
   std::optional<double> std;
   std::string split = "none";
+  std::optional<LoraOptions> lora = {};
 };
 
 class Linear {
@@ -28,6 +29,7 @@ class Linear {
     const InitFn init = options.std ? init_normal(0, *options.std) : init_uniform(-bound, bound);
     affine_ = make_affine("", options.in, options.out, options.bias ? Bias::yes : Bias::no, init);
     if (options.bias && !options.std) affine_.bias->init = init;
+    affine_.lora = make_lora(*affine_.weight, "", options.lora, {{kLinearTarget, 0, options.out}}, LoraInput::linear);
     tensor_ = TensorAxis(options, "nn.linear");
     tensor_.check_enough(joins_ ? options.in : options.out, "columns", "nn.linear");
     if (joins_) tensor_.cut_columns(affine_, {{options.in, 1}});
@@ -56,8 +58,12 @@ std::shared_ptr<Layer> make_linear(const Value& value) {
           .optional("std", &LinearOptions::std, "standard deviation of normal initial weights", at_least(0))
           .optional("split", &LinearOptions::split, "which columns ranks share: those of the output or of the input",
                     one_of({"none", "out", "in"}))
-          .only_with("with tensor", [](const LinearOptions& o) { return o.tensor != nullptr; });
-  return kSchema.make(value, [](const LinearOptions& o) { return layer_of("linear", Linear(o)); });
+          .only_with("with tensor", [](const LinearOptions& o) { return o.tensor != nullptr; })
+          .optional("lora", &LinearOptions::lora, "an adapter of the matrix, which is frozen with its bias");
+  return kSchema.make(value, [](const LinearOptions& options) {
+    return make_with_lora(options, kSchema.name(), {kLinearTarget}, {kLinearTarget},
+                          [](const auto& o) { return layer_of("linear", Linear(o)); });
+  });
 }
 
 }  // namespace zt::nn

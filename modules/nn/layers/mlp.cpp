@@ -30,14 +30,18 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     const at::Tensor x = given.contiguous(), more = residual ? as_rows(*residual) : at::Tensor();
     const Crossing& enter = state.input.enter();
     const at::Tensor pre = at::empty({enter.rows(x), state.up.weight.size(0)}, x.options());
+    const LoraPass lora_up(state.up.lora), lora_down(state.down.lora);
     const auto up = [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor rows = as_rows(piece), of_piece = rows_of(pre, first, rows.size(0));
       write_affine_rows(of_piece, rows, state.up.weight, {});
+      lora_up.add(of_piece, rows, first);
       return in_shape_of(piece, activate(state.activation, of_piece, state.up.bias));
     };
     const auto down = [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor rows = as_rows(piece), beside = more.defined() ? rows_of(more, first, rows.size(0)) : more;
-      return in_shape_of(piece, affine_rows(rows, state.down.weight, state.down.bias, beside));
+      const at::Tensor out = affine_rows(rows, state.down.weight, state.down.bias, beside);
+      lora_down.add(out, rows, first);
+      return in_shape_of(piece, out);
     };
     // Only what moves beside computation is cut into pieces: matmuls of fewer rows take longer.
     const auto both = [&](const at::Tensor& piece, int64_t first) { return down(up(piece, first), first); };
@@ -54,17 +58,25 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     state.input.begin_again(saved[0]);
     at::Tensor of_value = at::empty({saved[1].size(0), state.down.weight.size(1)}, grads[0].options());
     std::vector<at::Tensor> dy;
+    std::optional<LoraPass> lora(state.down.lora);
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor& rows = dy.emplace_back(as_rows(piece));
-      write_affine_input_gradient(rows_of(of_value, first, rows.size(0)), rows, state.down.weight);
+      const at::Tensor of_rows = rows_of(of_value, first, rows.size(0));
+      write_affine_input_gradient(of_rows, rows, state.down.weight);
+      lora->add_input_gradient(of_rows, rows, first);
       return piece;
     });
+    lora.emplace(state.up.lora);
     const ActivationGradient inner = activate_backward(state.activation, std::move(of_value), saved[1], state.up.bias);
     state.down_gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), inner.value);
     const Crossing& enter = state.input.enter();
     MoveResult dx;
-    if (node->needs_input_grad(0))
-      dx = enter.to_stream(enter.shaped(affine_input_gradient(inner.pre, state.up.weight), grads[0]));
+    if (node->needs_input_grad(0)) {
+      const at::Tensor rows = affine_input_gradient(inner.pre, state.up.weight);
+      lora->add_input_gradient(rows, inner.pre);
+      dx = enter.to_stream(enter.shaped(rows, grads[0]));
+    }
+    lora.reset();
     state.up_gradient.add(inner.pre, state.input.again());
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
     results.resize(2 + state.parameters + 1);
@@ -79,8 +91,15 @@ Mlp::Mlp(const MlpOptions& options, const std::string& prefix, const std::string
   const Bias bias = options.bias ? Bias::yes : Bias::no;
   up_ = make_affine(prefix + "up.", options.hidden, columns_before(activation_, options.ffn), bias, init_normal(0, options.std));
   down_ = make_affine(prefix + "down.", options.ffn, options.hidden, bias, init_normal(0, options.residual_std));
+  const int64_t columns = up_.weight->shape[0];
+  const auto halves = static_cast<size_t>(columns / options.ffn);
+  if (options.lora && halves == 1 && (options.lora->has_target("gate") || options.lora->has_target("up_proj")))
+    misuse("{}.lora.targets: only an MLP with swiglu has the parts 'gate' and 'up_proj': name 'up'", path);
+  up_.lora =
+      make_lora(*up_.weight, prefix + "up.", options.lora,
+                {{"gate", 0, options.ffn}, {"up_proj", columns - options.ffn, options.ffn}, {"up", 0, columns}}, LoraInput::up);
+  down_.lora = make_lora(*down_.weight, prefix + "down.", options.lora, {{"down", 0, options.hidden}}, LoraInput::down);
   tensor_.check_enough(options.ffn, "inner columns", path);
-  const auto halves = static_cast<size_t>(columns_before(activation_, options.ffn) / options.ffn);
   tensor_.cut_rows(up_, std::vector<CutGroup>(halves, {options.ffn, 1}));
   tensor_.cut_columns(down_, {{options.ffn, 1}});
   if (down_.bias) tensor_.sum_over_stream({down_.bias});
@@ -91,7 +110,7 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
   const at::Tensor& x = input.value;
   if (x.dim() < 1 || x.size(-1) != hidden) misuse("'{}' takes [..., {}], got {}", up_.weight->name, hidden, describe(x));
   const bool is_cut = tensor_.is_cut();
-  const Affine down{down_.weight, is_cut ? nullptr : down_.bias};  // if cut, the bias and the residual are added to the sum
+  const Affine down = is_cut ? down_.without_bias() : down_;  // if cut, the bias and the residual are added to the sum
   const at::Tensor added = is_cut ? at::Tensor() : residual;
   const MatmulInput in = input.to(dtype_for(*up_.weight, x, context));
   const auto with_bias = [&](const at::Tensor& out) { return is_cut ? add_bias(out, down_.bias, context, residual) : out; };
@@ -99,15 +118,16 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
     const at::Tensor out = tiled_mlp(in, tensor_.crossing(x, context), added, up_, down, activation_, tile_, context);
     return with_bias(tensor_.leave(out, context));
   }
-  variable_list parameters;
-  for (const auto& param : joined({up_.params(), down.params()})) parameters.push_back(context.param(*param));
-  const AffineValues up = up_.values(context);
+  variable_list parameters = up_.parameters(context);
+  for (const at::Tensor& leaf : down.parameters(context)) parameters.push_back(leaf);
+  const Crossing enter = tensor_.crossing(x, context);
+  const AffineValues up = up_.values(context, x, enter), of_down = down.values(context, x, enter);
   MlpState state{activation_,
                  up,
-                 down.values(context),
-                 AffineGradient(up_, context),
-                 AffineGradient(down, context),
-                 InputRows(in, tensor_.crossing(x, context), up.weight.requires_grad()),
+                 of_down,
+                 AffineGradient(up_, up, context),
+                 AffineGradient(down, of_down, context),
+                 InputRows(in, enter, up.needs_input()),
                  tensor_.crossing(x, context),
                  added.defined(),
                  parameters.size()};
@@ -117,8 +137,12 @@ at::Tensor Mlp::run(const MatmulInput& input, Context& context, const at::Tensor
 std::shared_ptr<Layer> make_mlp(const Value& value) {
   static const auto kSchema =
       tensor_options(mlp_options(Schema<MlpOptions>("nn.mlp")))
-          .optional("tile", &MlpOptions::tile, "rows whose columns inside exist at the same time; 0: all", at_least(0));
-  return kSchema.make(value, [](const MlpOptions& o) { return layer_of("mlp", Mlp(o, "", kSchema.name())); });
+          .optional("tile", &MlpOptions::tile, "rows whose columns inside exist at the same time; 0: all", at_least(0))
+          .optional("lora", &MlpOptions::lora, "adapters of the matrices, which are frozen");
+  return kSchema.make(value, [](const MlpOptions& options) {
+    return make_with_lora(options, kSchema.name(), kMlpTargets, {"up", "down"},
+                          [](const auto& o) { return layer_of("mlp", Mlp(o, "", kSchema.name())); });
+  });
 }
 
 }  // namespace zt::nn

@@ -17,6 +17,7 @@ struct MlpOptions : TensorAxisOptions {
   double std = 0.02;           // standard deviation of the initial weights of `up`
   double residual_std = 0.02;  // standard deviation of the initial weights of `down`
   int64_t tile = 0;            // rows whose inner columns exist at the same time; 0: all
+  std::optional<LoraOptions> lora = {};
 };
 
 // Adds the options of MlpOptions to a schema. Options derives from MlpOptions.
@@ -34,7 +35,7 @@ Schema<Options>&& mlp_options(Schema<Options>&& schema) {
 class Mlp {
  public:
   // Makes the parameters `prefix`up.weight [columns_before(ffn), hidden] (swiglu: gate rows, then up rows) and
-  // `prefix`down.weight [hidden, ffn], with biases if options.bias. `path` names the options in messages.
+  // `prefix`down.weight [hidden, ffn], with biases if options.bias, and those of adapters. `path` names the options in messages.
   Mlp(const MlpOptions& options, const std::string& prefix, const std::string& path);
 
   // Returns mlp(x) of the shape of x, plus `residual` if it is defined. x: [..., hidden].

@@ -3,7 +3,6 @@
 #include "parts/function.h"
 #include "parts/tiles.h"
 #include "zt/base/rows.h"
-#include "zt/gemm/gemm.h"
 
 namespace zt::nn {
 
@@ -26,11 +25,14 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
     const at::Tensor all = state.input.enter().to_parts(x).wait();
     const at::Tensor rows = as_rows(all), added = residual ? as_rows(*residual) : at::Tensor();
     const at::Tensor out = at::empty({rows.size(0), state.down.weight.size(0)}, rows.options());
+    const LoraPass lora_up(state.up.lora), lora_down(state.down.lora);
     for_tiles(rows.size(0), state.tile, [&](int64_t first, int64_t count) {
       const auto of_tile = [&](const at::Tensor& all) { return all.defined() ? all.narrow(0, first, count) : all; };
       const at::Tensor pre = affine_rows(of_tile(rows), state.up.weight, {});
+      lora_up.add(pre, of_tile(rows), first);
       const at::Tensor value = activate(state.activation, pre, state.up.bias);
       write_affine_rows(of_tile(out), value, state.down.weight, state.down.bias, of_tile(added));
+      lora_down.add(of_tile(out), value, first);
     });
     node->save_for_backward({state.input.saved(x)});
     keep(node, std::move(state));
@@ -44,14 +46,21 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
     at::Tensor dx;
     if (node->needs_input_grad(0)) dx = at::empty_like(rows);
     TileGradient up(state.up_sinks, rows.scalar_type()), down(state.down_sinks, rows.scalar_type());
+    const LoraPass lora_up(state.up.lora), lora_down(state.down.lora);
     for_tiles(rows.size(0), state.tile, [&](int64_t first, int64_t count) {
       const at::Tensor x = rows.narrow(0, first, count), dy_of_tile = dy.narrow(0, first, count);
       const at::Tensor pre = affine_rows(x, state.up.weight, {});
-      const ActivationGradient inner =
-          activate_backward(state.activation, affine_input_gradient(dy_of_tile, state.down.weight), pre, state.up.bias);
-      down.add(dy_of_tile, inner.value);
-      if (dx.defined()) gemm(GemmKind::input_gradient, inner.pre, state.up.weight, dx.narrow(0, first, count));
-      up.add(inner.pre, x);
+      lora_up.add(pre, x, first);
+      at::Tensor of_value = affine_input_gradient(dy_of_tile, state.down.weight);
+      lora_down.add_input_gradient(of_value, dy_of_tile, first);
+      const ActivationGradient inner = activate_backward(state.activation, std::move(of_value), pre, state.up.bias);
+      down.add(dy_of_tile, inner.value, lora_down, first);
+      if (dx.defined()) {
+        const at::Tensor of_tile = dx.narrow(0, first, count);
+        write_affine_input_gradient(of_tile, inner.pre, state.up.weight);
+        lora_up.add_input_gradient(of_tile, inner.pre, first);
+      }
+      up.add(inner.pre, x, lora_up, first);
     });
     down.finish();
     up.finish();
@@ -66,15 +75,14 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
 
 at::Tensor tiled_mlp(const MatmulInput& x, Crossing enter, const at::Tensor& residual, const Affine& up, const Affine& down,
                      Activation activation, int64_t tile, Context& context) {
-  variable_list parameters;
-  for (const Affine* affine : {&up, &down}) {
-    for (const auto& param : affine->params()) parameters.push_back(context.param(*param));
-  }
+  variable_list parameters = up.parameters(context);
+  for (const at::Tensor& leaf : down.parameters(context)) parameters.push_back(leaf);
+  const AffineValues of_up = up.values(context, x.value, enter), of_down = down.values(context, x.value, enter);
   TiledMlpState state{activation,
-                      up.values(context),
-                      down.values(context),
-                      AffineSinks(up, context),
-                      AffineSinks(down, context),
+                      of_up,
+                      of_down,
+                      AffineSinks(up, of_up, context),
+                      AffineSinks(down, of_down, context),
                       InputRows(x, std::move(enter)),
                       tile,
                       residual.defined(),

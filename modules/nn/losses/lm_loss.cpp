@@ -18,17 +18,20 @@ namespace {
 constexpr const char* kLogitsOf = "logits_of";
 
 struct HeadState {
-  at::Tensor weight;
+  AffineValues head;
   AffineGradient gradient;
   InputRows input;
   SoftmaxLoss loss;
-  at::Tensor logits;  // the only reference, because the backward overwrites them
+  size_t parameters;       // their number
+  at::Tensor logits = {};  // the only reference, because the backward overwrites them
 };
 
 struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& h, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, HeadState state) {
-    state.logits = affine_rows(as_rows(state.input.enter().to_parts(h).wait()), weight, value_or_none(bias));
+  // `parameters` are arguments only to tell autograd that the result depends on them.
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& h, at::TensorList /*parameters*/, HeadState state) {
+    const at::Tensor rows = as_rows(state.input.enter().to_parts(h).wait());
+    state.logits = affine_rows(rows, state.head.weight, state.head.bias);
+    LoraPass(state.head.lora).add(state.logits, rows);
     at::Tensor sum = state.loss.sum(state.logits);
     node->save_for_backward({h});
     keep(node, std::move(state));
@@ -43,18 +46,25 @@ struct HeadLossFunction : torch::autograd::Function<HeadLossFunction> {
     state.input.begin_again(h);
     state.loss.gradient(dlogits, dlogits, grads[0]);
     MoveResult dh;
-    if (node->needs_input_grad(0)) dh = enter.to_stream(enter.shaped(affine_input_gradient(dlogits, state.weight), h));
+    if (node->needs_input_grad(0)) {
+      const at::Tensor rows = affine_input_gradient(dlogits, state.head.weight);
+      LoraPass(state.head.lora).add_input_gradient(rows, dlogits);
+      dh = enter.to_stream(enter.shaped(rows, h));
+    }
     state.gradient.add(dlogits, state.input.again());
-    return {dh.wait(), {}, {}, {}};
+    variable_list results{dh.wait()};
+    results.resize(1 + state.parameters + 1);
+    return results;
   }
 };
 
 // Returns the loss of h [samples, tokens, hidden], with all logits in one buffer.
 at::Tensor whole_head_loss(const at::Tensor& h, Crossing enter, const Affine& head, SoftmaxLoss loss, Context& context) {
-  const auto [weight, bias] = head.values(context);
-  HeadState state{
-      weight, AffineGradient(head, context), InputRows(h, std::move(enter), weight.requires_grad()), std::move(loss), {}};
-  return run_function<HeadLossFunction>(h, weight, maybe(bias), std::move(state));
+  const AffineValues values = head.values(context, h, enter);
+  const variable_list parameters = head.parameters(context);
+  HeadState state{values, AffineGradient(head, values, context), InputRows(h, std::move(enter), values.needs_input()),
+                  std::move(loss), parameters.size()};
+  return run_function<HeadLossFunction>(h, at::TensorList(parameters), std::move(state));
 }
 
 // Returns the parameter that the option `tied` names; null for nil.
@@ -78,6 +88,7 @@ LmLoss::LmLoss(const LmLossOptions& options)
       tile_(options.tile) {
   head_ = make_affine("", options.hidden, options.vocab, options.bias ? Bias::yes : Bias::no, init_normal(0, options.std));
   head_.weight->packing = Packing::up_to_int8;  // its errors go to the logits directly
+  head_.lora = make_lora(*head_.weight, "", options.lora, {{kHeadTarget, 0, options.vocab}}, LoraInput::head);
   tensor_.check_enough(options.vocab, "classes", "nn.lm_loss");
   tensor_.cut_rows(head_, {{options.vocab, 1}});
   tensor_.sum_over_stream(norm_.params());
@@ -155,10 +166,14 @@ std::shared_ptr<Layer> make_lm_loss(const Value& value) {
           .optional("loss", &LmLossOptions::loss, "add the loss; if false, the logits are an output")
           .optional("tile", &LmLossOptions::tile, "rows whose logits exist at the same time in training; 0: all", at_least(0))
           .only_with("with loss = true", [](const LmLossOptions& o) { return o.loss; })
+          .optional("lora", &LmLossOptions::lora, "an adapter of the head, which is frozen")
           .optional("std", &LmLossOptions::std, "standard deviation of the head's initial weights", at_least(0))
           .only_with("without tied", [](const LmLossOptions& o) { return o.tied.is_nil(); })
           .optional("tied", &LmLossOptions::tied, "the embedding that shares its weights with the head");
-  return kSchema.make(value, [](const LmLossOptions& o) { return std::make_shared<LmLoss>(o); });
+  return kSchema.make(value, [](const LmLossOptions& options) {
+    return make_with_lora(options, kSchema.name(), {kHeadTarget}, {kHeadTarget},
+                          [](const auto& o) { return std::make_shared<LmLoss>(o); });
+  });
 }
 
 }  // namespace zt::nn

@@ -23,7 +23,8 @@ struct LmLossOptions : TensorAxisOptions {
   bool loss = true;           // false: the layer outputs logits and adds no loss; the script has a loss of its own
   int64_t tile = 0;           // rows whose logits exist at the same time in training and evaluation; 0: all
   bool reads_tokens = false;  // a label for each of the batch's tokens, as in nn.gpt: their shape is checked before the step
-  Value tied;                 // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
+  std::optional<LoraOptions> lora = {};
+  Value tied;  // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds

@@ -137,6 +137,25 @@ bool add_block(std::vector<NamedLayer>& layers, int64_t index, const BlockOption
   return false;
 }
 
+// Throws Misuse if adapters are wanted in MLPs. To be called if no block has an MLP of nn.gpt with adapters.
+void refuse_mlp_adapters(const GptOptions& o) {
+  for (const std::string& target : kMlpTargets) {
+    if (!o.lora || !o.lora->has_target(target)) continue;
+    misuse(
+        "nn.gpt.lora.targets: '{}' is a matrix of the MLPs of nn.gpt, and no block with adapters has one: the function `mlp` gives "
+        "other layers. Give their nn.mlp or nn.linear the option `lora`. Experts cannot have adapters: the matrices of all experts "
+        "are one tensor, whose rows are sorted by expert",
+        target);
+  }
+}
+
+// Freezes what layers change themselves, such as the biases of routers.
+void freeze_buffers(Model& model) {
+  std::vector<std::string> names;
+  for (const BufferInfo& buffer : model.info().buffers) names.push_back(buffer.name);
+  if (!names.empty()) model.set_trainable(fmt::format("^({})$", fmt::join(names, "|")), false);
+}
+
 // Returns the options that say what the model is, not where and how it runs.
 Value without_layout(const Value& value) {
   Value::Table options = *value.get_if<Value::Table>();
@@ -148,6 +167,7 @@ Value without_layout(const Value& value) {
 
 std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
+  if (o.lora) o.lora = lora_of_model(*o.lora, o.layers);
   EmbeddingOptions first;
   static_cast<TensorAxisOptions&>(first) = o;
   first.vocab = o.vocab;
@@ -159,12 +179,16 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   std::vector<NamedLayer> layers{{"embedding", embedding}};
   BlockOptions block = block_options(o);
   const std::vector<int64_t> windows = windows_of(o.window, o.layers);
-  bool has_mlps = false;
+  bool has_mlps = false, has_mlp_adapters = false;
   for (int64_t i = 0; i < o.layers; ++i) {
     block.window = windows[static_cast<size_t>(i)];
     block.context = context_of(o.context, i);
-    has_mlps |= add_block(layers, i, block, o.mlp.get());
+    block.lora = lora_of_block(o.lora, i);
+    const bool has_mlp = add_block(layers, i, block, o.mlp.get());
+    has_mlps |= has_mlp;
+    has_mlp_adapters |= has_mlp && block.lora;
   }
+  if (!has_mlp_adapters) refuse_mlp_adapters(o);
   if (o.mlp_tile > 0 && !has_mlps)
     misuse(
         "nn.gpt.mlp_tile has an effect only in blocks with an MLP of nn.gpt, and there are none: give `tile` to the layers of `mlp`");
@@ -180,9 +204,14 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   head.loss = o.loss;
   head.tile = o.head_tile;
   head.reads_tokens = true;
+  if (o.lora && o.lora->has_target(kHeadTarget)) head.lora = o.lora;
   if (*o.tied) head.tied = Object::of(embedding->weight());
   layers.push_back({"head", std::make_shared<LmLoss>(head)});
+  if (o.lora) {
+    for (const NamedLayer& entry : layers) freeze_base(entry.layer->params());
+  }
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
+  if (o.lora) freeze_buffers(*model);
   if (o.made_from) model->set_options(without_layout(*o.made_from));
   else if (!o.mlp) model->set_options(without_layout(value));
   return model;

@@ -41,17 +41,6 @@ bool is_without_effect(const Context::Sink& sink, const at::Tensor& dy) {
   return !sink.view.defined() || (dy.size(0) == 0 && !sink.first);
 }
 
-void add_gemm(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x) {
-  if (is_without_effect(sink, dy)) return;
-  const at::ScalarType dtype = sink.view.scalar_type(), of_sums = wide_dtype(dy.scalar_type());
-  if (dtype == dy.scalar_type() || dtype == of_sums) {
-    return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1);
-  }
-  const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(of_sums));
-  gemm(GemmKind::weight_gradient, dy.t(), x, sum);
-  sink.add(sum);
-}
-
 void add_column_sums(const Context::Sink& sink, const at::Tensor& dy) {
   if (!is_without_effect(sink, dy)) sink.add(column_sums(dy));
 }
@@ -62,23 +51,27 @@ Context::Sink slice_of(const Context::Sink& sink, int64_t group) {
 }
 
 struct LinearState {
-  at::Tensor weight;
+  AffineValues values;
   AffineGradient gradient;
   InputRows input;
   Crossing leave;
   bool has_residual;
+  size_t parameters;  // their number
 };
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  // `weight` is that of the state.
-  static at::Tensor forward(AutogradContext* node, const at::Tensor& given, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias, const std::optional<at::Tensor>& residual, LinearState state) {
+  // `parameters` are arguments only to tell autograd that the result depends on them.
+  static at::Tensor forward(AutogradContext* node, const at::Tensor& given, const std::optional<at::Tensor>& residual,
+                            at::TensorList /*parameters*/, LinearState state) {
     const at::Tensor x = given.contiguous();
     const at::Tensor more = residual ? as_rows(*residual) : at::Tensor();
+    const LoraPass lora(state.values.lora);
     const auto pieces = cross(x, state.input.enter(), state.leave, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor rows = as_rows(piece);
       const at::Tensor beside = more.defined() ? rows_of(more, first, rows.size(0)) : more;
-      return in_shape_of(piece, affine_rows(rows, weight, value_or_none(bias), beside));
+      const at::Tensor out = affine_rows(rows, state.values.weight, state.values.bias, beside);
+      lora.add(out, rows, first);
+      return in_shape_of(piece, out);
     });
     node->save_for_backward({state.input.saved(x)});
     keep(node, std::move(state));
@@ -90,17 +83,25 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     const bool needs_dx = node->needs_input_grad(0);
     state.input.begin_again(node->get_saved_variables()[0]);
     const int64_t rows_of_parts = state.leave.rows(grads[0]);
-    const at::Tensor none, of_rows = needs_dx ? at::empty({rows_of_parts, state.weight.size(1)}, grads[0].options()) : none;
+    const at::Tensor& weight = state.values.weight;
+    const at::Tensor of_rows = needs_dx ? at::empty({rows_of_parts, weight.size(1)}, grads[0].options()) : at::Tensor();
     std::vector<at::Tensor> dy;
+    std::optional<LoraPass> lora(state.values.lora);
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor& rows = dy.emplace_back(as_rows(piece));
-      if (needs_dx) write_affine_input_gradient(rows_of(of_rows, first, rows.size(0)), rows, state.weight);
+      if (!needs_dx) return piece;
+      const at::Tensor dx = rows_of(of_rows, first, rows.size(0));
+      write_affine_input_gradient(dx, rows, weight);
+      lora->add_input_gradient(dx, rows, first);
       return piece;
     });
+    lora.reset();
     MoveResult dx;  // on its way beside the gradient of the weight
     if (needs_dx) dx = state.input.enter().to_stream(state.leave.shaped(of_rows, grads[0]));
     state.gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), state.input.again());
-    return {dx.wait(), none, none, state.has_residual ? grads[0] : none, none};
+    variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};
+    results.resize(2 + state.parameters + 1);
+    return results;
   }
 };
 
@@ -159,16 +160,45 @@ struct GroupBiasFunction : torch::autograd::Function<GroupBiasFunction> {
 
 }  // namespace
 
-AffineGradient::AffineGradient(const Affine& affine, Context& context)
-    : context_(&context), weight_(context.grad_sink(*affine.weight)) {
+AffineValues Affine::values(Context& context, const at::Tensor& x, const Crossing& enter) const {
+  AffineValues values{context.param(*weight), bias ? context.param(*bias) : at::Tensor()};
+  if (!lora.is_empty() && context.adapters) values.lora = std::make_shared<LoraValues>(lora, *weight, context, x, enter);
+  return values;
+}
+
+std::vector<at::Tensor> Affine::parameters(Context& context) const {
+  std::vector<at::Tensor> leaves;
+  if (!at::GradMode::is_enabled()) return leaves;
+  for (const auto& param : params()) leaves.push_back(context.param(*param));
+  return leaves;
+}
+
+void add_weight_gradient(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x, double alpha) {
+  if (is_without_effect(sink, dy)) return;
+  const at::ScalarType dtype = sink.view.scalar_type(), of_sums = wide_dtype(dy.scalar_type());
+  if (dtype == dy.scalar_type() || dtype == of_sums) {
+    return gemm(GemmKind::weight_gradient, dy.t(), x, sink.view, sink.first ? 0 : 1, alpha);
+  }
+  const at::Tensor sum = at::empty(sink.view.sizes(), dy.options().dtype(of_sums));
+  gemm(GemmKind::weight_gradient, dy.t(), x, sum, 0, alpha);
+  sink.add(sum);
+}
+
+AffineGradient::AffineGradient(const Affine& affine, const AffineValues& values, Context& context)
+    : context_(&context), weight_(context.grad_sink(*affine.weight)), lora_(values.lora) {
   if (affine.bias) bias_ = context.grad_sink(*affine.bias);
 }
 
 void AffineGradient::add(at::Tensor dy, at::Tensor x) const {
-  context_->defer([weight = weight_, bias = bias_, dy = std::move(dy), x = std::move(x)] {
+  context_->defer([weight = weight_, bias = bias_, lora = lora_, dy = std::move(dy), x = std::move(x)] {
     const at::NoGradGuard no_grad;
-    add_gemm(weight(), dy, x);
+    add_weight_gradient(weight(), dy, x);
     if (bias) add_column_sums(bias(), dy);
+    if (!x.defined()) return;
+    const auto add = [&](size_t i, const at::Tensor& of_result, const at::Tensor& in, double alpha) {
+      add_weight_gradient(lora->sinks()[i](), of_result, in, alpha);
+    };
+    LoraPass(lora).for_gradients(dy, x, 0, add);
   });
 }
 
@@ -177,7 +207,7 @@ void AffineGradient::add_groups(std::vector<at::Tensor> dy, std::vector<at::Tens
     const at::NoGradGuard no_grad;
     const Context::Sink weights = weight(), biases = bias ? bias() : Context::Sink{};
     for (size_t group = 0; group < dy.size(); ++group) {
-      add_gemm(slice_of(weights, static_cast<int64_t>(group)), dy[group], x[group]);
+      add_weight_gradient(slice_of(weights, static_cast<int64_t>(group)), dy[group], x[group]);
       add_column_sums(slice_of(biases, static_cast<int64_t>(group)), dy[group]);
     }
   });
@@ -218,19 +248,24 @@ void write_affine_input_gradient(const at::Tensor& dx, const at::Tensor& dy, con
 
 at::Tensor linear(const MatmulInput& input, const Affine& affine, Context& context, const at::Tensor& residual, Crossing enter,
                   Crossing leave) {
-  const auto [weight, bias] = affine.values(context);
   const at::Tensor& x = input.value;
+  const AffineValues values = affine.values(context, x, enter);
+  const at::Tensor& weight = values.weight;
   if (x.dim() < 1 || x.size(-1) != weight.size(1)) {
     misuse("'{}' takes [..., {}], got {}", affine.weight->name, weight.size(1), describe(x));
   }
   if (!x.is_floating_point())
     misuse("'{}' multiplies floating-point values, got {}: convert them", affine.weight->name, describe(x));
   const MatmulInput converted = input.to(weight.scalar_type());
-  LinearState state{weight, AffineGradient(affine, context), InputRows(converted, std::move(enter), weight.requires_grad()),
-                    std::move(leave), residual.defined()};
-  return run_function<LinearFunction>(converted.value, weight, maybe(bias),
-                                      maybe(residual.defined() ? in_dtype(weight.scalar_type(), residual) : residual),
-                                      std::move(state));
+  const at::Tensor more = residual.defined() ? in_dtype(weight.scalar_type(), residual) : residual;
+  const variable_list parameters = affine.parameters(context);
+  LinearState state{values,
+                    AffineGradient(affine, values, context),
+                    InputRows(converted, std::move(enter), values.needs_input()),
+                    std::move(leave),
+                    residual.defined(),
+                    parameters.size()};
+  return run_function<LinearFunction>(converted.value, maybe(more), at::TensorList(parameters), std::move(state));
 }
 
 at::Tensor add_bias(const at::Tensor& x, const std::shared_ptr<Param>& bias, Context& context, const at::Tensor& residual) {

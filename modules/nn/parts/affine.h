@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "lora.h"
 #include "matmul_input.h"
 #include "params.h"
 #include "zt/model/layer.h"
@@ -15,16 +16,28 @@ namespace zt::nn {
 
 // The values of an Affine in one forward and its backward.
 struct AffineValues {
-  at::Tensor weight;  // [out, in]
-  at::Tensor bias;    // [out]; undefined means no bias
+  at::Tensor weight;                            // [out, in]
+  at::Tensor bias;                              // [out]; undefined means no bias
+  std::shared_ptr<const LoraValues> lora = {};  // null means that no adapter is used
+
+  // Returns whether the backward needs the input: for the gradient of the weight or of adapters.
+  bool needs_input() const { return weight.requires_grad() || (lora && lora->has_gradient()); }
 };
 
 struct Affine {
   std::shared_ptr<Param> weight;  // [out, in]
   std::shared_ptr<Param> bias;    // [out]; null means no bias
 
-  Params params() const { return bias ? Params{weight, bias} : Params{weight}; }
-  AffineValues values(Context& context) const { return {context.param(*weight), bias ? context.param(*bias) : at::Tensor()}; }
+  Lora lora = {};  // its adapters
+
+  Params params() const { return joined({bias ? Params{weight, bias} : Params{weight}, lora.params()}); }
+  // Returns the values of params() as arguments of an autograd function, which tell autograd on what its result depends; none
+  // where autograd records nothing.
+  std::vector<at::Tensor> parameters(Context& context) const;
+  // Returns this without its bias, which is added later.
+  Affine without_bias() const { return {weight, nullptr, lora}; }
+  // `x`, which comes over `enter`, has the dims of the input but the last.
+  AffineValues values(Context& context, const at::Tensor& x, const Crossing& enter) const;
 };
 
 enum class Bias : uint8_t { no, yes };
@@ -32,22 +45,26 @@ enum class Bias : uint8_t { no, yes };
 // Makes the parameters `prefix`weight, initialised by `init`, and optionally `prefix`bias, initialised to zeros.
 Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias, InitFn init);
 
-// Adds the weight gradients of an Affine to their sinks. Made in the forward, used in its backward.
+// Adds the gradients of an Affine and its adapters to their sinks. Made in the forward, used in its backward.
 class AffineGradient {
  public:
-  AffineGradient(const Affine& affine, Context& context);
+  AffineGradient(const Affine& affine, const AffineValues& values, Context& context);
   // Adds dy^T x to the weight's sink and the column sums of dy to the bias's sink: at once, or later in the action W if the
   // program splits the backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy:
   // [rows, out], x: [rows, in]; undefined if the weight has no gradient.
   void add(at::Tensor dy, at::Tensor x) const;
-  // The same for an Affine of several groups, whose weight is [groups, out, in] and whose bias is [groups, out]. The gradients of
-  // group g come from dy[g] and x[g], which may have no rows.
+  // The same for an Affine of several groups without adapters, whose weight is [groups, out, in] and whose bias is [groups, out].
+  // The gradients of group g come from dy[g] and x[g], which may have no rows.
   void add_groups(std::vector<at::Tensor> dy, std::vector<at::Tensor> x) const;
 
  private:
   Context* context_;
   Context::SinkFn weight_, bias_;
+  std::shared_ptr<const LoraValues> lora_;
 };
+
+// Adds alpha dy^T x to the sink, summed over the rows in fp32 (fp64 for fp64). dy: [rows, out], x: [rows, in].
+void add_weight_gradient(const Context::Sink& sink, const at::Tensor& dy, const at::Tensor& x, double alpha = 1);
 
 // Writes x weight^T to `out` [rows, out], without autograd. x: [rows, in]. All tensors have one dtype. `residual` ([rows, out])
 // and `bias` are added if defined. For meta tensors it only counts operations.

@@ -9,8 +9,7 @@ namespace zt::nn {
 
 at::Tensor Crossing::shaped(const at::Tensor& rows, const at::Tensor& like) const {
   if (!gathers()) return in_shape_of(like, rows);
-  auto shape = like.sizes().vec();
-  shape[1] = *tokens_;
+  auto shape = sizes(like);
   shape.back() = rows.size(-1);
   return at::_unsafe_view(rows, shape);
 }

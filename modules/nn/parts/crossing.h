@@ -33,6 +33,12 @@ class Crossing {
   int64_t rows(const at::Tensor& x) const {
     return gathers() ? x.size(0) * *tokens_ : x.numel() / std::max<int64_t>(1, x.size(-1));
   }
+  // Returns the sizes of x after to_parts.
+  std::vector<int64_t> sizes(const at::Tensor& x) const {
+    auto sizes = x.sizes().vec();
+    if (gathers()) sizes[1] = *tokens_;
+    return sizes;
+  }
   // Returns `rows` [rows, columns] of the parts with the dims that `like`, of the stream, has there.
   at::Tensor shaped(const at::Tensor& rows, const at::Tensor& like) const;
   MoveResult to_parts(const at::Tensor& x) const;

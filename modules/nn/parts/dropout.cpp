@@ -15,21 +15,6 @@ namespace {
 // Number of random numbers per sample and dropout index. A sample must not have more elements than this.
 constexpr int64_t kElementsPerIndex = int64_t{1} << 40;
 
-at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Tensor& residual, double scale) {
-  const at::Tensor out = at::empty_like(x);
-  for_dtype(x, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = out.data_ptr<T>();
-    const T *from = x.const_data_ptr<T>(), *more = data_or_null<T>(residual);
-    const auto* kept = keep.const_data_ptr<uint8_t>();
-    if (on_gpu(x, device::ScaleKept<T>{to, from, kept, more, scale, x.numel()})) return;
-    for_elements(x.numel(), [&](int64_t begin, int64_t end) {
-      kernels::scale_kept(to + begin, from + begin, kept + begin, more ? more + begin : nullptr, scale, end - begin);
-    });
-  });
-  return out;
-}
-
 struct DropoutState {
   std::function<at::Tensor()> draw;  // the mask
   LayerRecompute recompute;
@@ -54,6 +39,21 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 };
 
 }  // namespace
+
+at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Tensor& residual, double scale) {
+  const at::Tensor out = at::empty_like(x);
+  for_dtype(x, [&](auto zero) {
+    using T = decltype(zero);
+    T* to = out.data_ptr<T>();
+    const T *from = x.const_data_ptr<T>(), *more = data_or_null<T>(residual);
+    const auto* kept = keep.const_data_ptr<uint8_t>();
+    if (on_gpu(x, device::ScaleKept<T>{to, from, kept, more, scale, x.numel()})) return;
+    for_elements(x.numel(), [&](int64_t begin, int64_t end) {
+      kernels::scale_kept(to + begin, from + begin, kept + begin, more ? more + begin : nullptr, scale, end - begin);
+    });
+  });
+  return out;
+}
 
 DropoutMask::DropoutMask(double probability, const Context& context, int index)
     : probability_(probability),
@@ -112,34 +112,35 @@ at::Tensor DropoutMask::mask(at::IntArrayRef shape, at::Device device, int64_t f
   return mask(shape, device, {{first, 1, 0, of_sample, 0, 0}});
 }
 
-bool Dropout::has_some_tokens(const at::Tensor& x, Context& context, std::optional<Share> tokens) const {
+bool Dropout::has_some_tokens(const std::vector<int64_t>& shape, Context& context, std::optional<Share> tokens) const {
   const TokenPlaces& places = context.tokens();
+  const size_t dims = shape.size();
   if (tokens) {
-    if (x.dim() < 2 || x.size(1) != tokens->count)
-      misuse("dropout of {}: dim 1 must be this rank's {} tokens", describe(x), tokens->count);
+    if (dims < 2 || shape[1] != tokens->count)
+      misuse("dropout of [{}]: dim 1 must be this rank's {} tokens", fmt::join(shape, ", "), tokens->count);
     return true;
   }
   if (places.of_rank.size() <= 1 || has_tokens_ == HasTokens::no) return false;
-  bool fits = x.dim() > (has_tokens_ == HasTokens::yes ? 1 : 2) && x.size(1) == places.count();
+  bool fits = dims > (has_tokens_ == HasTokens::yes ? 1 : 2) && shape[1] == places.count();
   // Such as weights of attention [samples, heads, queries, keys], of as many heads as queries.
-  if (has_tokens_ == HasTokens::unknown && x.dim() > 3 && x.size(2) == places.count()) fits = false;
+  if (has_tokens_ == HasTokens::unknown && dims > 3 && shape[2] == places.count()) fits = false;
   if (!fits)
     misuse(
-        "dropout of {}: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give it the option "
+        "dropout of [{}]: ranks have other tokens of the same samples, so it takes [samples, {} own tokens, ...]; give it the option "
         "tokens = false if x has no tokens, and tokens = true if dim 1 is the tokens although x does not look like it",
-        describe(x), places.count());
+        fmt::join(shape, ", "), places.count());
   return true;
 }
 
-std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Tensor& x, Context& context,
-                                          std::optional<Share> tokens, std::optional<OwnColumns> columns) const {
+std::function<at::Tensor()> Dropout::draw(const DropoutMask& keep, const std::vector<int64_t>& shape, at::Device device,
+                                          Context& context, std::optional<Share> tokens,
+                                          std::optional<OwnColumns> columns) const {
   const TokenPlaces& places = context.tokens();
-  const bool has_some = has_some_tokens(x, context, tokens);
-  const auto shape = x.sizes().vec();
-  if (!has_some && !columns) return [keep, shape, device = x.device()] { return keep.mask(shape, device); };
-  const std::vector<Share> rows = !has_some ? std::vector<Share>{{0, x.dim() > 1 ? x.size(1) : 1}}
+  const bool has_some = has_some_tokens(shape, context, tokens);
+  if (!has_some && !columns) return [keep, shape, device] { return keep.mask(shape, device); };
+  const std::vector<Share> rows = !has_some ? std::vector<Share>{{0, shape.size() > 1 ? shape[1] : 1}}
                                             : places_in(places.own(), tokens.value_or(Share{0, places.count()}));
-  const int64_t width = x.dim() > 2 ? x.numel() / std::max<int64_t>(1, x.size(0) * x.size(1)) : 1;
+  const int64_t width = shape.size() > 2 ? c10::multiply_integers(shape.begin() + 2, shape.end()) : 1;
   const OwnColumns of_row = columns.value_or(OwnColumns{{0, width}, width});
   std::vector<SampleLines> parts;
   int64_t place = 0;
@@ -147,15 +148,16 @@ std::function<at::Tensor()> Dropout::mask(const DropoutMask& keep, const at::Ten
     parts.push_back({range.begin * of_row.total + of_row.own.begin, range.count, of_row.total, of_row.own.count, place, width});
     place += range.count * width;
   }
-  return [keep, shape, device = x.device(), parts] { return keep.mask(shape, device, parts); };
+  return [keep, shape, device, parts] { return keep.mask(shape, device, parts); };
 }
 
 at::Tensor Dropout::run(const at::Tensor& x, Context& context, const at::Tensor& residual, std::optional<Share> tokens,
                         std::optional<OwnColumns> columns) const {
   if (!is_active(context)) return residual.defined() ? residual + x : x;
   const DropoutMask keep(probability_, context, index_);
-  return run_function<DropoutFunction>(
-      x, maybe(residual), DropoutState{mask(keep, x, context, tokens, columns), recompute_, keep.scale(), residual.defined()});
+  return run_function<DropoutFunction>(x, maybe(residual),
+                                       DropoutState{draw(keep, x.sizes().vec(), x.device(), context, tokens, columns), recompute_,
+                                                    keep.scale(), residual.defined()});
 }
 
 }  // namespace zt::nn

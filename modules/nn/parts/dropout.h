@@ -12,6 +12,10 @@
 
 namespace zt::nn {
 
+// Returns x with the elements times `scale` where `keep` is 1, else 0, plus `residual` if it is defined. All of one shape,
+// contiguous; keep: uint8.
+at::Tensor scale_kept(const at::Tensor& x, const at::Tensor& keep, const at::Tensor& residual, double scale);
+
 // Which elements of a sample a tensor has: `lines` runs of `width` elements. Run i begins with element first + i * stride of the
 // sample, at place + i * pitch of the tensor's part of that sample.
 struct SampleLines {
@@ -74,14 +78,13 @@ class Dropout {
   // if not all. Throws Misuse if tokens are cut over ranks, and dim 1 is not clearly the rank's tokens.
   at::Tensor run(const at::Tensor& x, Context& context, const at::Tensor& residual = {}, std::optional<Share> tokens = {},
                  std::optional<OwnColumns> columns = {}) const;
+  // Returns a function that draws the mask of such an x of this shape.
+  std::function<at::Tensor()> draw(const DropoutMask& keep, const std::vector<int64_t>& shape, at::Device device,
+                                   Context& context, std::optional<Share> tokens, std::optional<OwnColumns> columns) const;
 
  private:
-  // Returns a function that draws the mask of x.
-  std::function<at::Tensor()> mask(const DropoutMask& keep, const at::Tensor& x, Context& context, std::optional<Share> tokens,
-                                   std::optional<OwnColumns> columns) const;
-
   // Returns whether x has some of the tokens of its samples.
-  bool has_some_tokens(const at::Tensor& x, Context& context, std::optional<Share> tokens) const;
+  bool has_some_tokens(const std::vector<int64_t>& shape, Context& context, std::optional<Share> tokens) const;
 
   double probability_;
   int index_;

@@ -77,11 +77,27 @@ void TensorAxis::cut(Param& param, int dim, const std::vector<CutGroup>& groups)
 
 void TensorAxis::cut_rows(const Affine& affine, const std::vector<CutGroup>& groups, int dim) const {
   if (!is_cut()) return;
-  for (const auto& param : affine.params()) cut(*param, dim, groups);
+  cut(*affine.weight, dim, groups);
+  if (affine.bias) cut(*affine.bias, dim, groups);
+  for (const LoraPart& part : affine.lora.parts) {
+    std::vector<CutGroup> of_part;
+    int64_t first = 0;
+    for (const CutGroup& group : groups) {
+      if (first >= part.first && first < part.first + part.rows) of_part.push_back(group);
+      first += group.size;
+    }
+    cut(*part.b, 0, of_part);
+    sum({part.a});
+  }
 }
 
 void TensorAxis::cut_columns(const Affine& affine, const std::vector<CutGroup>& groups, int dim) const {
-  if (is_cut()) cut(*affine.weight, dim + 1, groups);
+  if (!is_cut()) return;
+  cut(*affine.weight, dim + 1, groups);
+  for (const LoraPart& part : affine.lora.parts) {
+    cut(*part.a, 1, groups);
+    sum({part.b});
+  }
 }
 
 void TensorAxis::sum(const Params& params) const {
@@ -96,7 +112,7 @@ at::Tensor linear_into_parts(const MatmulInput& x, const Affine& affine, const T
 at::Tensor linear_of_parts(const MatmulInput& x, const Affine& affine, const TensorAxis& tensor, Context& context,
                            const at::Tensor& residual) {
   if (!tensor.is_cut()) return linear(x, affine, context, residual);
-  const at::Tensor sum = linear(x, {affine.weight, nullptr}, context, {}, {}, tensor.crossing(x.value, context));
+  const at::Tensor sum = linear(x, affine.without_bias(), context, {}, {}, tensor.crossing(x.value, context));
   return add_bias(sum, affine.bias, context, residual);
 }
 

@@ -87,8 +87,8 @@ class TensorAxis {
   // Throws Misuse, with `path`, unless there is at least one of `count` things for each rank.
   void check_enough(int64_t count, const char* things, const std::string& path) const;
 
-  // Cut a parameter: rows of the weight and its bias, or columns of the weight. The groups are cut each by itself. `dim`: the dim
-  // of the rows.
+  // Cut a parameter: rows of the weight, its bias and the B of its adapters, or columns of the weight and of their A. The groups
+  // are cut each by itself. What is whole of adapters gets a part of its gradient on each rank. `dim`: the dim of the rows.
   void cut_rows(const Affine& affine, const std::vector<CutGroup>& groups, int dim = 0) const;
   void cut_columns(const Affine& affine, const std::vector<CutGroup>& groups, int dim = 0) const;
   // States that the ranks see other data of whole parameters, so that their gradients are summed over them.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "affine.h"
 
@@ -24,9 +26,12 @@ void for_tiles(int64_t rows, int64_t tile, const Body& body) {
 
 // Where the gradients of an Affine go. Made in the forward, used in its backward.
 struct AffineSinks {
-  AffineSinks(const Affine& affine, Context& context)
-      : weight(context.grad_sink(*affine.weight)), bias(affine.bias ? context.grad_sink(*affine.bias) : Context::SinkFn()) {}
+  AffineSinks(const Affine& affine, const AffineValues& values, Context& context)
+      : weight(context.grad_sink(*affine.weight)),
+        bias(affine.bias ? context.grad_sink(*affine.bias) : Context::SinkFn()),
+        lora(values.lora) {}
   Context::SinkFn weight, bias;  // bias: null means no bias
+  std::shared_ptr<const LoraValues> lora;
 };
 
 // The gradients of one Affine, summed over tiles. Made in a backward, used once per tile, then finished.
@@ -37,9 +42,9 @@ class TileGradient {
  public:
   // `dtype`: of the tiles. Calls the functions of the sinks.
   TileGradient(const AffineSinks& sinks, at::ScalarType dtype);
-  // Adds dy^T x to the sum of the weight and the column sums of dy to that of the bias: in fp32, or fp64 for fp64. dy: [rows,
-  // out], x: [rows, in].
-  void add(const at::Tensor& dy, const at::Tensor& x);
+  // Adds dy^T x to the sum of the weight and the column sums of dy to that of the bias, and to those of adapters what `lora`
+  // says: in fp32, or fp64 for fp64. dy: [rows, out], x: [rows, in]. `first`: the number of the tile's first row.
+  void add(const at::Tensor& dy, const at::Tensor& x, const LoraPass& lora, int64_t first);
   // Adds the sums to the sinks.
   void finish();
 
@@ -51,6 +56,7 @@ class TileGradient {
   static Sum sum_for(Context::Sink sink, at::ScalarType dtype);
 
   Sum weight_, bias_;
+  std::vector<Sum> of_lora_;
   bool is_first_ = true;
 };
 

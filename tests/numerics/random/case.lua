@@ -24,6 +24,7 @@ local function trainer_of(case, variant, layout, values)
   faults.active = variant.fault
   local mesh = layout.axes and comm.mesh(layouts.mesh_options(layout)) or {}
   local model = case.model(mesh, layout)
+  layers.wake_adapters(model)
   for _, pattern in ipairs(case.frozen or {}) do model:freeze(pattern) end
   if values then model:initialise(values) end
   local program = zt.program(model, {

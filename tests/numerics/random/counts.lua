@@ -7,7 +7,7 @@ local counts = {}
 local OF_CODE = {
   ["tiled layer"] = "tile = [1-9]", ["sliding window"] = "window = [1-9]", ["norm of heads"] = "qk_norm = true",
   ["bias of queries, keys and values only"] = "qkv_bias = true", ["scaled rotary angles"] = "rope_scaling =",
-  ["some key heads at once"] = 'context%("%a+", [1-9]',
+  ["adapters"] = "lora = {", ["some key heads at once"] = 'context%("%a+", [1-9]',
 }
 
 local function items_of(case, found)

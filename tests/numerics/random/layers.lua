@@ -14,6 +14,15 @@ end
 -- A batch field [samples] as a factor for h.
 local function factor(ctx, name, h) return ctx:batch(name):to(h:dtype()):view{-1, 1, 1} end
 
+--- Gives the matrices B of adapters, which begin as 0, other initial values.
+function layers.wake_adapters(model)
+  local changed = {}
+  for number, parameter in ipairs(model:parameters()) do
+    if parameter.name:find "%.lora%.[%w_]+%.b$" then changed[parameter.name] = values(parameter.shape, 100 + number, 0.5) end
+  end
+  if next(changed) then model:initialise(changed) end
+end
+
 local function named(name) return {inputs = {"h"}, outputs = {"h", name}} end
 
 --- h * (1 + w1) + w2 + w3 * tanh(h) + w4 * h^2 / 10: the first `count` of four parameters [hidden].

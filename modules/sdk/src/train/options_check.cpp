@@ -143,7 +143,8 @@ void require_optimizer(const Plan& plan, const char* call) {
 
 void require_adapters(const StepState& state, const char* call) {
   if (!state.adapters)
-    misuse("{}: layers compute without their adapters within trainer:with_adapters(false, ...), so there is nothing to train", call);
+    misuse("{}: layers compute without their adapters within trainer:with_adapters(false, ...), so there is nothing to train",
+           call);
 }
 
 TrainerRuns& unless_dry(TrainerRuns* running) {

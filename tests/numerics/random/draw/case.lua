@@ -1,6 +1,7 @@
 --- Draws a whole case, plain data that depends on the seed alone. render.lua makes a script of it.
 local Dice = require "draw.dice"
-local draw_cut, draw_layout, draw_model = require "draw.cut", require "draw.layout", require "draw.model"
+local draw_adapters, draw_cut = require "draw.adapters", require "draw.cut"
+local draw_layout, draw_model = require "draw.layout", require "draw.model"
 
 local draw_case = {}
 
@@ -133,6 +134,7 @@ function draw_case.draw(seed)
   case.frozen = dice:one_in(2) and draw_model.frozen(dice, case.items) or {}
   draw_events(dice, case)
   draw_cut.draw(case, ranks)
+  draw_adapters.draw(case)
   local scaled = Dice.new(case.seed * 7 + 11)
   -- A model that is cut over ranks has other units than the whole one.
   if not case.finds_differences and scaled:one_in(4) then case.scaled = case.cut and 1 or scaled:pick{1, 2, 3} end

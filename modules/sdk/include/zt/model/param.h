@@ -78,7 +78,7 @@ struct Param {
   std::vector<int64_t> shape;  // of the whole tensor
   InitFn init;
   bool trainable = true;
-  bool is_matrix = true;  // false for norms and biases: by default these get no weight decay
+  bool is_matrix = true;    // false for norms and biases: by default these get no weight decay
   bool is_adapter = false;  // of a LoRA adapter: Context::adapters says whether layers use it
   // Placements other than the default, which is replicated_same_data on tp, on pp and on tensor axes of layers, and
   // replicated_other_data on all other axes.
