@@ -178,6 +178,11 @@ std::shared_ptr<Layer> make_experts_of(std::shared_ptr<Layer> expert, const Expe
   if (io.inputs.size() != 1 || io.outputs.size() != 1)
     misuse("an expert takes one value and returns one, but '{}' has {} inputs and {} outputs", expert->kind(), io.inputs.size(),
            io.outputs.size());
+  if (std::ranges::any_of(expert->params(), [](const auto& param) { return param->is_adapter; }))
+    misuse(
+        "the expert '{}' has the option lora: experts cannot have adapters, because the matrices of all experts are one tensor, of "
+        "which adapters and their files know nothing. Give the option to attention or to dense layers",
+        expert->kind());
   if (expert->params().empty()) misuse("the expert '{}' has no parameters, so all experts would be the same", expert->kind());
   if (!expert->axes().empty() || !io.losses.empty() || dynamic_cast<ExchangeLayer*>(expert.get()))
     misuse("the expert '{}' communicates or adds a loss: an expert must be a function of its rows", expert->kind());

@@ -267,38 +267,4 @@ function TestLora.test_stages_have_the_same_bits()
   end)
 end
 
-function TestLora.test_refusals()
-  local function refused(text, make) lu.assertErrorMsgContains(text, make) end
-  local function gpt(lora, more)
-    return function() return nn.gpt(merged({layers = 2, hidden = 8, heads = 2, vocab = 11, seq = 4, lora = lora}, more or {})) end
-  end
-  refused("nn.gpt.lora.targets: 'w' is none of 'q', 'k'", gpt{targets = {"w"}})
-  refused("nn.gpt.lora.targets names 'q' twice", gpt{targets = {"q", "q"}})
-  refused("nn.gpt.lora.targets: 'v' is a part of 'qkv', so these rows would have two adapters", gpt{targets = {"v", "qkv"}})
-  refused("nn.gpt.lora.targets is empty, so nothing would be trained", gpt{targets = {}})
-  refused("only an MLP with swiglu has the parts 'gate' and 'up_proj': name 'up'", gpt{targets = {"gate"}})
-  refused("there is no block 2: the model has 2 blocks, numbered from 0", gpt{layers = {2}})
-  refused("'head' is the only target: leave it out", gpt{layers = {0}, targets = {"head"}})
-  refused("nn.gpt.lora.ranks: no adapter is named 'blocks.0.k': did you mean 'blocks.0.q'", gpt{ranks = {["blocks.0.k"] = 1}})
-  refused("nn.gpt.lora.ranks.q must be at least 1, got 0", gpt{ranks = {q = 0}})
-  refused("lora.rank must be at least 1, got 0", gpt{rank = 0})
-  refused("lora: unknown option 'ranl'", gpt{ranl = 2})
-  refused("nn.mlp.lora.layers is an option of nn.gpt, which has blocks: leave it out",
-    function() nn.mlp{hidden = 4, ffn = 4, lora = {layers = {1}}} end)
-  refused("nn.linear.lora.targets: the layer has a single matrix, which gets the adapter",
-    function() nn.linear{["in"] = 4, out = 4, lora = {targets = {"linear"}}} end)
-  refused("Experts cannot have adapters: the matrices of all experts are one tensor",
-    gpt({targets = {"up"}}, {mlp = function() return {nn.linear{["in"] = 8, out = 8}} end}))
-  refused("nn.grouped_mlp: unknown option 'lora'", function() nn.grouped_mlp{groups = 2, hidden = 4, ffn = 4, lora = {}} end)
-  local plain = trainer_of(cut_runs.model_of(MODELS[1]))
-  refused("trainer:with_adapters: the model has no adapters", function() plain:with_adapters(false, print) end)
-  refused("takes true or false, and a function", function() plain:with_adapters(false) end)
-  local trainer = trainer_of(cut_runs.model_of(MODELS[1], nil, {lora = {}}))
-  trainer:with_adapters(false, function()
-    refused("layers compute without their adapters within trainer:with_adapters(false, ...), so there is nothing to train",
-      function() trainer:step(batch(1, nil, MODELS[1].vocab)) end)
-    refused("so there is nothing to train", function() trainer:forward(batch(1, nil, MODELS[1].vocab)) end)
-  end)
-end
-
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestLora", TestLora}})
