@@ -90,7 +90,7 @@ local function by_windows(trainer, given, options)
       local batch = {tokens = core.tensor(windows, {dtype = "int64"})}
       batch.logits_of = core.full({#windows, 1}, #window - 1, {dtype = "int64"})
       return trainer:infer(batch, function(outputs)
-        return infer.draw(checked_logits(outputs.logits, #out + 1), sampling, options.seed, #out)
+        return infer.draw(checked_logits(outputs.logits or outputs.logprobs, #out + 1), sampling, options.seed, #out)
       end)
     end)
     out[#out + 1] = token

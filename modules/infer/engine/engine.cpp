@@ -29,6 +29,7 @@ Engine::Engine(EngineOptions options, const World& world)
   if (world.dry) return;
   store_ = make_store(options_, replica_, world);
   share_ = token_share(options_.trainer->program());
+  logits_ = logits_output(options_.trainer->program().info());
   if (share_) store_->set_class_axis(share_->axis);
   books_ = std::make_unique<CacheBooks>(store_->blocks(), options_.cache.block);
   if (!options_.tokenizer) return;
@@ -153,9 +154,9 @@ std::vector<DrawnTokens> Engine::run(const PlannedStep& planned) {
   int64_t drawing = 0;
   const auto reduce = [&](const std::map<std::string, at::Tensor>& outputs) {
     const int64_t since = now_ns();
-    const auto logits = outputs.find("logits");
+    const auto logits = outputs.find(logits_);
     if (logits == outputs.end() || logits->second.dim() != 3)
-      misuse("infer.engine: the model's output 'logits' must be [1, rows, vocabulary], got {}",
+      misuse("infer.engine: the model's output '{}' must be [1, rows, vocabulary], got {}", logits_,
              logits == outputs.end() ? "none" : describe(logits->second));
     drawn = draw(planned.parts, logits->second[0], share_ ? &*share_ : nullptr);
     drawing = now_ns() - since;

@@ -91,6 +91,7 @@ class Engine {
   StepLimits limits_;
   int64_t vocabulary_;
   std::optional<TokenShare> share_;  // of the vocabulary, if logits stay cut
+  std::string logits_;               // the name of the output that has the logits
   TokenBytes bytes_of_;              // null without a tokenizer
   std::unique_ptr<KvStore> store_;
   std::unique_ptr<CacheBooks> books_;

@@ -72,6 +72,14 @@ KvShapes kv_shapes(const Program& program, const Coord& coord) {
 
 }  // namespace
 
+std::string logits_output(const ModelInfo& model) {
+  for (const char* name : {"logits", "logprobs"}) {
+    if (std::ranges::find(model.positions.back().outputs, name, &Output::name) != model.positions.back().outputs.end())
+      return name;
+  }
+  return "";
+}
+
 std::string cannot_keep_keys(const Program& program) {
   for (const NamedLayer& named : program.model()->positions()) {
     if (named.layer->token_scope() != TokenScope::all) continue;
@@ -80,12 +88,11 @@ std::string cannot_keep_keys(const Program& program) {
         "nn.layer{{tokens = \"separate\"}}, else use zt.generate",
         named.name, named.layer->kind());
   }
-  const PositionInfo& last = program.info().positions.back();
-  if (std::ranges::find(last.outputs, "logits", &Output::name) != last.outputs.end()) return "";
+  if (!logits_output(program.info()).empty()) return "";
   return fmt::format(
       "the model's last layer '{}' has no output 'logits': nn.lm_loss has one, and a layer in Lua names it by io = {{outputs = "
       "{{\"logits\"}}}}",
-      last.name);
+      program.info().positions.back().name);
 }
 
 int64_t vocabulary_of(const ModelInfo& model) {

@@ -14,6 +14,9 @@ namespace zt::infer {
 
 inline constexpr const char* kInvariantGemm = "dots";  // the provider of GEMMs whose rows do not depend on each other
 
+// Returns the name of the last layer's output that has the logits: `logits`, or `logprobs` of nn.lm_logprobs, which outputs them
+// when the batch has no labels. Empty: there is none.
+std::string logits_output(const ModelInfo& model);
 // Returns why the model cannot keep keys and values, with the name of the layer; empty: it can.
 std::string cannot_keep_keys(const Program& program);
 // Returns the options with `max_context`. Throws Misuse, naming the layer or the option, if the model cannot keep keys and values

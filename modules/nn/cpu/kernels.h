@@ -38,6 +38,16 @@ RowStats row_stats(const T* x, int64_t n);
 template <class T>
 void scaled_softmax(T* out, const T* x, int64_t n, const RowStats& stats, double scale);
 
+// What the gradient of a row of logits x depends on, with z = x * scale - largest and p = exp(z) / sum.
+struct LogprobRow {
+  double largest, sum, scale;
+  double by_logprob, by_entropy;  // gradients of log p[label] and of the entropy, times `scale`
+  double shift;                   // entropy - log(sum)
+};
+// Overwrites x by -p (by_logprob + by_entropy (z + shift)): its gradient, but for the label's element.
+template <class T>
+void logprob_gradient(T* x, int64_t n, const LogprobRow& row);
+
 // Statistics of the rows of a norm, [rows] each. For RMSNorm, mean is null and counts as 0.
 template <class W>
 struct NormStats {

@@ -41,6 +41,19 @@ ZT_INLINE void scaled_softmax_loop(T* out, const T* x, int64_t n, const RowStats
 }
 
 template <class T>
+ZT_INLINE void logprob_gradient_loop(T* x, int64_t n, const LogprobRow& row) {
+  using W = Wide<T>;
+  const W largest = static_cast<W>(row.largest), scale = static_cast<W>(row.scale), shift = static_cast<W>(row.shift);
+  const W by_logprob = static_cast<W>(-row.by_logprob / row.sum), by_entropy = static_cast<W>(-row.by_entropy / row.sum);
+  constexpr W kLow = -1000;  // its exponential is 0; a logit of -inf would make it 0 times inf
+  ZT_NO_OVERLAP
+  for (int64_t i = 0; i < n; ++i) {
+    const W given = widen(x[i]) * scale - largest, z = given > kLow ? given : kLow;
+    x[i] = narrow<T>(exponential(z) * (by_logprob + by_entropy * (z + shift)));
+  }
+}
+
+template <class T>
 ZT_INLINE void scale_kept_loop(T* out, const T* x, const uint8_t* keep, const T* residual, double scale, int64_t n) {
   using W = Wide<T>;
   const W factor = static_cast<W>(scale);
@@ -104,6 +117,10 @@ ZT_CLONES void not_below(uint8_t* kept, const float* numbers, float limit, int64
   template <>                                                                                                         \
   ZT_CLONES void scaled_softmax(T* out, const T* x, int64_t n, const RowStats& stats, double scale) {                 \
     scaled_softmax_loop(out, x, n, stats, scale);                                                                     \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ZT_CLONES void logprob_gradient(T* x, int64_t n, const LogprobRow& row) {                                           \
+    logprob_gradient_loop(x, n, row);                                                                                 \
   }                                                                                                                   \
   template <>                                                                                                         \
   ZT_CLONES void scale_kept(T* out, const T* x, const uint8_t* keep, const T* residual, double scale, int64_t n) {    \

@@ -21,6 +21,8 @@ std::shared_ptr<Layer> make_dropout(const Value& options);
 std::shared_ptr<Layer> make_block(const Value& options);
 std::shared_ptr<Layer> make_residual(const Value& options);
 std::shared_ptr<Layer> make_lm_loss(const Value& options);
+std::shared_ptr<Layer> make_lm_logprobs(const Value& options);
+std::shared_ptr<Layer> make_value_head(const Value& options);
 std::shared_ptr<Layer> make_cross_entropy(const Value& options);
 
 // Makes a whole language model with the layers embedding, blocks.0 .., head. A block whose MLP the script gives consists of the

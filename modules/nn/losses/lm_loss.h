@@ -2,29 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "norms/norm.h"
-#include "parts/tensor_axis.h"
-#include "softmax_loss.h"
-#include "zt/base/value.h"
+#include "lm_head.h"
 #include "zt/model/layer_extras.h"
 
 namespace zt::nn {
 
-struct LmLossOptions : TensorAxisOptions {
-  int64_t vocab = 0;
-  int64_t hidden = 0;
-  NormKind norm = NormKind::layernorm;
-  double eps = 1e-5;
-  bool norm_bias = true;
-  bool bias = false;  // add a bias in the head
-  int64_t ignore_index = -100;
-  double std = 0.02;          // standard deviation of the head's initial weights
-  bool loss = true;           // false: the layer outputs logits and adds no loss; the script has a loss of its own
-  int64_t tile = 0;           // rows whose logits exist at the same time in training and evaluation; 0: all
-  bool reads_tokens = false;  // a label for each of the batch's tokens, as in nn.gpt: their shape is checked before the step
-  std::optional<LoraOptions> lora = {};
-  Value tied;  // an nn.embedding layer or a Param [vocab, hidden] that the head uses as weights; nil: own weights
+struct LmLossOptions : LmHeadOptions {
+  bool loss = true;  // false: the layer outputs logits and adds no loss; the script has a loss of its own
 };
 
 // Takes h [samples, seq, hidden]. Reads the batch's "labels" [samples, seq] int64, which are already shifted by one token. Adds
@@ -36,35 +22,31 @@ struct LmLossOptions : TensorAxisOptions {
 // sequence parallelism h has this rank's share of the tokens.
 class LmLoss final : public Layer, public LayerExtras {
  public:
-  explicit LmLoss(const LmLossOptions& options);
+  explicit LmLoss(const LmLossOptions& options) : head_(options, "nn.lm_loss"), has_loss_(options.loss) {}
 
   std::vector<at::Tensor> forward(at::TensorList in, Context& context) override;
-  Params params() const override { return joined({norm_.params(), head_.params()}); }
+  Params params() const override { return head_.params(); }
   Io io() const override {
     Io io{.inputs = {"h"}, .outputs = {{.name = "logits", .differentiable = !has_loss_}}};
-    io.cut_inputs["h"] = tensor_.stream_axis();
+    io.cut_inputs["h"] = head_.tensor().stream_axis();
     if (has_loss_) io.losses = {LossInfo{}};
     return io;
   }
-  Counts count(const BatchField& batch) const override;
-  void check_batch(const BatchField& batch, Mode mode) const override;
-  std::vector<std::string> axes() const override { return tensor_.axes(); }
-  std::vector<std::string> tensor_axes() const override { return tensor_.axes(); }
-  std::string class_axis() const override { return tensor_.is_cut() ? tensor_.name() : ""; }
+  Counts count(const BatchField& batch) const override {
+    return has_loss_ ? count_labels(batch, head_.ignore_index()) : Counts{};
+  }
+  void check_batch(const BatchField& batch, Mode mode) const override {
+    head_.check_batch(batch, mode, has_loss_ && mode != Mode::generate);
+  }
+  std::vector<std::string> axes() const override { return head_.tensor().axes(); }
+  std::vector<std::string> tensor_axes() const override { return head_.tensor().axes(); }
+  std::string class_axis() const override { return head_.class_axis(); }
   TokenScope token_scope() const override { return TokenScope::separate; }
   std::string kind() const override { return "lm_loss"; }
 
  private:
-  at::Tensor logits(const at::Tensor& h, Context& context) const;
-  std::optional<ClassShare> class_share(Context& context) const;
-
-  Norm norm_;
-  Affine head_;
-  TensorAxis tensor_;
-  int64_t ignore_index_;
+  LmHead head_;
   bool has_loss_;
-  bool reads_tokens_;
-  int64_t tile_;
 };
 
 }  // namespace zt::nn

@@ -1,6 +1,7 @@
 #include "layer_options.h"
 
 #include "parts/params.h"
+#include "zt/base/tensor.h"
 #include "zt/model/token_options.h"
 
 namespace zt::nn {

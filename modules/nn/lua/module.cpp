@@ -54,6 +54,8 @@ ZT_LUA_MODULE(nn) {
       .function<made<make_block>>("block")
       .function<made<make_residual>>("residual")
       .function<made<make_lm_loss>>("lm_loss")
+      .function<made<make_lm_logprobs>>("lm_logprobs")
+      .function<made<make_value_head>>("value_head")
       .function<made<make_cross_entropy>>("cross_entropy")
       .function<made<make_gpt>>("gpt")
       .function<made<make_lua_layer>>("layer")

@@ -8,7 +8,9 @@
 #include "layers/embedding.h"
 #include "layers/layers.h"
 #include "layers/part.h"
+#include "losses/lm_logprobs.h"
 #include "losses/lm_loss.h"
+#include "losses/value_head.h"
 #include "lua/gpt_blocks.h"
 #include "lua/gpt_mlp.h"
 #include "zt/base/options.h"
@@ -16,6 +18,12 @@
 namespace zt::nn {
 
 namespace {
+
+// What the last layer is: nn.lm_loss, nn.lm_logprobs or nn.value_head.
+enum class GptHead : uint8_t { lm, logprobs, value };
+constexpr auto words_of(GptHead) {
+  return std::array{"lm", "logprobs", "value"};
+}
 
 struct GptOptions : HeadOptions {
   int64_t layers = 0, vocab = 0, seq = 0, ffn = 0, head_tile = 0, mlp_tile = 0;
@@ -28,7 +36,9 @@ struct GptOptions : HeadOptions {
   Value window, context;               // of attention; `window` may be a list, and `context.method` a function, by block
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
-  bool loss = true;
+  GptHead head = GptHead::lm;
+  bool loss = true, entropy = false;
+  double temperature = 1;
   LayerRecompute recompute = LayerRecompute::none;
   int64_t ignore_index = -100, seed = 0;
   std::optional<Value::Table> made_from;
@@ -40,6 +50,11 @@ bool is_llama(const GptOptions& o) {
 
 bool is_rotary(const GptOptions& o) {
   return o.position.value_or(is_llama(o) ? "rotary" : "learned") == "rotary";
+}
+
+// Whether the head reads labels.
+bool has_labels(const GptOptions& o) {
+  return o.head == GptHead::logprobs || (o.head == GptHead::lm && o.loss);
 }
 
 const Schema<GptOptions>& gpt_schema() {
@@ -72,12 +87,18 @@ const Schema<GptOptions>& gpt_schema() {
           .optional(
               "recompute", &GptOptions::recompute,
               "what the backward of a block computes again; selective: the results of norms, activations and the attention core")
+          .optional("head", &GptOptions::head, "the last layer: lm_loss, lm_logprobs, or value_head")
+          .optional("temperature", &GptOptions::temperature, "divides the logits of log-probabilities", above(0))
+          .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })
+          .optional("entropy", &GptOptions::entropy, "output the entropies beside the log-probabilities")
+          .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
+          .only_with("with head = \"lm\"", [](const GptOptions& o) { return o.head == GptHead::lm; })
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
-          .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
+          .only_with("with loss = true, or head = \"logprobs\"", has_labels)
           .optional("head_tile", &GptOptions::head_tile, "rows whose logits exist at the same time in training; 0: all",
                     at_least(0))
-          .only_with("with loss = true", [](const GptOptions& o) { return o.loss; })
+          .only_with("with loss = true, or head = \"logprobs\"", has_labels)
           .optional("made_from", &GptOptions::made_from,
                     "the options to record instead of these, for functions that call nn.gpt with `mlp`")
           .optional("seed", &GptOptions::seed, "seed of the initial weights and of dropout");
@@ -165,9 +186,56 @@ Value without_layout(const Value& value) {
   return options;
 }
 
+// A value head is new, whatever the base.
+void train_value(const Params& params) {
+  for (const auto& param : params) param->trainable |= param->name.starts_with("value.");
+}
+
+// Sets the options that all heads of a language model have.
+void set_head(LmHeadOptions& head, const GptOptions& o, const Embedding& embedding) {
+  static_cast<TensorAxisOptions&>(head) = o;
+  head.vocab = o.vocab;
+  head.hidden = o.hidden;
+  head.norm = *o.norm;
+  head.eps = o.eps;
+  head.norm_bias = *o.bias;
+  head.ignore_index = o.ignore_index;
+  head.std = o.std;
+  head.tile = o.head_tile;
+  head.reads_tokens = true;
+  if (o.lora && o.lora->has_target(kHeadTarget)) head.lora = o.lora;
+  if (*o.tied) head.tied = Object::of(embedding.weight());
+}
+
+std::shared_ptr<Layer> head_of(const GptOptions& o, const Embedding& embedding) {
+  if (o.head == GptHead::value) {
+    ValueHeadOptions value;
+    static_cast<TensorAxisOptions&>(value) = o;
+    value.hidden = o.hidden;
+    value.norm = *o.norm;
+    value.eps = o.eps;
+    value.norm_bias = *o.bias;
+    return value_head_layer(value);
+  }
+  if (o.head == GptHead::logprobs) {
+    LmLogprobsOptions logprobs;
+    set_head(logprobs, o, embedding);
+    logprobs.temperature = o.temperature;
+    logprobs.entropy = o.entropy;
+    return lm_logprobs_layer(logprobs);
+  }
+  LmLossOptions loss;
+  set_head(loss, o, embedding);
+  loss.loss = o.loss;
+  return std::make_shared<LmLoss>(loss);
+}
+
 std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   fill_in(o);
   if (o.lora) o.lora = lora_of_model(*o.lora, o.layers);
+  if (o.head == GptHead::value && o.lora && o.lora->has_target(kHeadTarget))
+    misuse(
+        "nn.gpt.lora.targets: with head = \"value\" the head is one row of weights, which is trained as a whole: leave 'head' out");
   EmbeddingOptions first;
   static_cast<TensorAxisOptions&>(first) = o;
   first.vocab = o.vocab;
@@ -192,23 +260,10 @@ std::shared_ptr<Model> gpt_of(GptOptions o, const Value& value) {
   if (o.mlp_tile > 0 && !has_mlps)
     misuse(
         "nn.gpt.mlp_tile has an effect only in blocks with an MLP of nn.gpt, and there are none: give `tile` to the layers of `mlp`");
-  LmLossOptions head;
-  static_cast<TensorAxisOptions&>(head) = o;
-  head.vocab = o.vocab;
-  head.hidden = o.hidden;
-  head.norm = *o.norm;
-  head.eps = o.eps;
-  head.norm_bias = *o.bias;
-  head.ignore_index = o.ignore_index;
-  head.std = o.std;
-  head.loss = o.loss;
-  head.tile = o.head_tile;
-  head.reads_tokens = true;
-  if (o.lora && o.lora->has_target(kHeadTarget)) head.lora = o.lora;
-  if (*o.tied) head.tied = Object::of(embedding->weight());
-  layers.push_back({"head", std::make_shared<LmLoss>(head)});
+  layers.push_back({"head", head_of(o, *embedding)});
   if (o.lora) {
     for (const NamedLayer& entry : layers) freeze_base(entry.layer->params());
+    if (o.head == GptHead::value) train_value(layers.back().layer->params());
   }
   const auto model = std::make_shared<Model>(std::move(layers), static_cast<uint64_t>(o.seed));
   if (o.lora) freeze_buffers(*model);
