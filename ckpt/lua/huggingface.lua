@@ -233,10 +233,12 @@ local function biases_of(o)
   return o.bias and "others" or "qkv"
 end
 
--- All options that a model may have: those in config.json, and in the last line those without an effect in evaluation.
+-- All options that a model may have: those in config.json, in the last line those without an effect in evaluation, and `lora`:
+-- adapters are no part of a family, and what writes a model says of them what it does with them.
 local KNOWN = mixtures.known([[
   family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm
-  qkv_bias rope_scaling window moe dropout ignore_index loss scale_residual seed std]], {})
+  qkv_bias rope_scaling window moe dropout ignore_index loss scale_residual seed std
+  lora]], {})
 
 local function refuse(option, value)
   fail("no model of Hugging Face's that is supported has nn.gpt's option %s = %s, so the exported model would compute something "

@@ -136,8 +136,14 @@ int stop_requested(lua_State* L) {
   return 1;
 }
 
-// digest(text) -> 16 hexadecimal digits
+// digest(text or tensor) -> 16 hexadecimal digits, of the bytes
 int digest(lua_State* L) {
+  const Value value = lua::check_value(L, 1);
+  if (const auto* tensor = value.get_if<at::Tensor>()) {
+    const at::Tensor values = tensor->cpu().contiguous();
+    lua::push(L, fmt::format("{:016x}", io::xxh3({static_cast<const std::byte*>(values.const_data_ptr()), values.nbytes()})));
+    return 1;
+  }
   const std::string text = lua::check_string(L, 1);
   lua::push(L, fmt::format("{:016x}", io::xxh3(std::as_bytes(std::span(text)))));
   return 1;
@@ -147,7 +153,9 @@ int digest(lua_State* L) {
 
 void open(lua::Module& module) {
   module.from_lua("save", "zt.ckpt.save").from_lua("load", "zt.ckpt.load").from_lua("resume", "zt.ckpt.resume");
-  module.from_lua("save_safetensors", "zt.ckpt.save_safetensors");
+  module.from_lua("save_safetensors", "zt.ckpt.save_safetensors").from_lua("pretrained", "zt.ckpt.pretrained.pretrained");
+  module.from_lua("lora_options", "zt.ckpt.adapters.lora_options").from_lua("load_adapter", "zt.ckpt.adapters.load_adapter");
+  module.from_lua("save_adapter", "zt.ckpt.adapters.save_adapter").from_lua("merge_lora", "zt.ckpt.adapters.merge_lora");
   module.function<make_saver>("saver")
       .function<load_objects>("load_objects")
       .function<find>("find")

@@ -71,7 +71,7 @@ end
 command("quantise", function()
   if zt.world.size > 1 then fail "ztoolkit quantise runs on one rank" end
   check_format()
-  local model = require "zt.infer.model"
+  local model = require "zt.ckpt.pretrained.folder"
   local opened = model.open(o.model)
   if opened.weights then fail("the matrices of '%s' are packed already, as %s", o.model, opened.weights.format) end
   local text = o.data and require("zt.data").tokens{path = o.data, seq = math.min(opened.options.seq or 512, 512), batch = 4,

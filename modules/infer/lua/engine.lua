@@ -7,7 +7,7 @@ local engine_options = require "zt.infer.engine_options"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 local methods = require "zt.methods"
-local parameters = require "zt.infer.parameters"
+local parameters = require "zt.ckpt.pretrained.parameters"
 local requests = require "zt.infer.requests"
 local same_model = require "zt.infer.same_model"
 

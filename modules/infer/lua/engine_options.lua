@@ -5,7 +5,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 local log = require "zt.log"
-local parameters = require "zt.infer.parameters"
+local parameters = require "zt.ckpt.pretrained.parameters"
 local requests = require "zt.infer.requests"
 local same_model = require "zt.infer.same_model"
 
@@ -78,7 +78,7 @@ function engine_options.opened_of(value)
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
   if not options.model and not has_layout then return options, nil, chat end
-  local opened = options.model and require("zt.infer.model").open(options.model, options.adapter) or model_of(options.trainer)
+  local opened = options.model and require("zt.ckpt.pretrained.folder").open(options.model, options.adapter) or model_of(options.trainer)
   warn_of_context(options, opened.options)
   if chat and opened.chat then chat.variables = opened.chat.variables end
   return options, opened, chat or opened.chat

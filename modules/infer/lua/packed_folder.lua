@@ -1,19 +1,17 @@
---- Folders of models whose matrices are packed: packed.json describes the model and the formats, model.safetensors (or several
--- files with an index) has the tensors under the names of moe.gpt: packed ones as bytes, by modules/gemm/PACKED.md.
+--- Writes folders of models whose matrices are packed, which zt.ckpt.pretrained.packed reads.
 
 local ckpt = require "zt.ckpt"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
-local json_file = require "zt.ckpt.cmd.json_file"
 local moe = require "zt.moe"
-local parameters = require "zt.infer.parameters"
+local packed = require "zt.ckpt.pretrained.packed"
+local parameters = require "zt.ckpt.pretrained.parameters"
 local replacement = require "zt.infer.replacement"
-local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local packed_folder = {}
 
-local DESCRIPTION, VERSION = replacement.DESCRIPTION, 2
+local DESCRIPTION, VERSION = packed.DESCRIPTION, packed.VERSION
 local LARGEST_FILE = 5e9
 local DTYPES = {fp32 = "float32", bf16 = "bfloat16", fp16 = "float16", fp64 = "float64"}
 
@@ -93,7 +91,7 @@ local function write_files(folder, opened, list, formats, description)
   core.write_file(folder .. "/" .. DESCRIPTION, core.json.encode(description) .. "\n")
 end
 
---- Writes an opened model (model.lua) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
+--- Writes an opened model (zt.ckpt.pretrained.folder) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
 -- overwrite: it replaces a packed model that is there. A mistake in `weights` is an error before anything is written.
 function packed_folder.write(opened, path, weights, overwrite)
   replacement.check(path, overwrite)
@@ -103,25 +101,6 @@ function packed_folder.write(opened, path, weights, overwrite)
                        stop_tokens = opened.stop_tokens}
   replacement.write(path, function(folder) write_files(folder, opened, list, formats, description) end)
   return report
-end
-
---- Returns whether a folder holds a packed model.
-function packed_folder.is_one(path) return core.exists(path .. "/" .. DESCRIPTION) end
-
---- Returns what the folder holds, as model.open does, with `weights`. Its matrices are packed; `load` takes them as they are.
-function packed_folder.open(path)
-  local content = json_file(path .. "/" .. DESCRIPTION)
-  if content.version ~= VERSION or type(content.model) ~= "table" or type(content.weights) ~= "table" then
-    fail("'%s/%s' is not version %d of packed models: make the folder again by ztoolkit quantise", path, DESCRIPTION, VERSION)
-  end
-  local files, names = ckpt.safetensors(path), {}
-  for place, tensor in ipairs(files:tensors()) do names[place] = tensor.name end
-  local weights = content.weights
-  if type(weights.keep) == "table" and #weights.keep == 0 then weights.keep = nil end
-  return {
-    options = content.model, dtype = content.dtype, weights = weights, stop_tokens = content.stop_tokens or {},
-    files = tokenizer_files.contents(path), names = names, read = function(_, name) return files:read(name) end,
-  }
 end
 
 return packed_folder

@@ -8,14 +8,12 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
 local json_file = require "zt.ckpt.cmd.json_file"
+local packed = require "zt.ckpt.pretrained.packed"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local replacement = {}
 
---- The file that describes a packed model. Its field `files` lists the files of tensors.
-replacement.DESCRIPTION = "packed.json"
-
-local DESCRIPTION = replacement.DESCRIPTION
+local DESCRIPTION = packed.DESCRIPTION -- its field `files` lists the files of tensors
 local WORK = "quantise.partial"  -- the folder of new files
 local REPLACED = "replaced.json" -- in it: the description of the old model, while its files are removed
 

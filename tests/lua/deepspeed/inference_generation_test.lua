@@ -188,7 +188,7 @@ function TestFiles:test_folders_without_the_file()
   local trainer = zt.trainer(zt.program(model), {optimizer = require("zt.optim").adamw{lr = 0.01}})
   ckpt.save(folder .. "/run", {trainer = trainer}, {step = 0, async = false})
   local packed = folder .. "/packed"
-  require("zt.infer.packed_folder").write(require("zt.infer.model").open(folder .. "/run"), packed, {format = "int8"})
+  require("zt.infer.packed_folder").write(require("zt.ckpt.pretrained.folder").open(folder .. "/run"), packed, {format = "int8"})
   for _, from in ipairs{trainer, folder .. "/run", packed} do
     lu.assertEquals(zt.init_inference{model = from}:generate{input_ids = IDS, eos_token_id = -1}:size(1), 24)
   end

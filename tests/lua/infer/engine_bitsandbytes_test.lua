@@ -49,7 +49,7 @@ function TestBitsandbytes:test_answers_are_those_of_transformers()
     end
     lu.assertEquals(formats["head.weight"], name ~= "gpt2" and name ~= "qwen2" and "plain" or nil)
     lu.assertEquals(formats["blocks.0.experts.up.weight"], name == "mixtral" and "nf4" or nil)
-    lu.assertEquals(require("zt.infer.model").open(FOLDER .. name).weights.nested, NESTED[name], name)
+    lu.assertEquals(require("zt.ckpt.pretrained.folder").open(FOLDER .. name).weights.nested, NESTED[name], name)
   end
 end
 

@@ -146,7 +146,7 @@ end
 local function check_matched(options, parts)
   local of_trainer = options.trainer and options.trainer.model
   local given = of_trainer and of_trainer.options
-  if not of_trainer then given = require("zt.infer.model").open(options.model).options end
+  if not of_trainer then given = require("zt.ckpt.pretrained.folder").open(options.model).options end
   if not given then return end -- infer.engine refuses to make it again with packed matrices
   local panels = {format = "panels", dtype = "fp32"} -- the one format for matrices of all shapes
   weights.check_parts(require("zt.infer.packed_folder").model_of(given, panels), parts)

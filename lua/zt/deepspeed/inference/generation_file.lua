@@ -16,7 +16,7 @@ local function values_of(folder)
   if core.exists(path) then return (json_file(path)), path end
   local config = huggingface_folder.config(folder)
   if not config or core.exists(folder .. "/" .. PACKED) then
-    return {eos_token_id = require("zt.infer.model").open(folder).stop_tokens}, nil
+    return {eos_token_id = require("zt.ckpt.pretrained.folder").open(folder).stop_tokens}, nil
   end
   local values = {}
   for key, value in pairs((json_file(config))) do

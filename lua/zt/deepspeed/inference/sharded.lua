@@ -43,7 +43,7 @@ end
 local function dtype_of(options)
   if options.dtype then return options.dtype end
   if options.trainer then return infer.abilities(options.trainer).dtype end
-  return require("zt.infer.model").open(options.model).dtype
+  return require("zt.ckpt.pretrained.folder").open(options.model).dtype
 end
 
 --- Fails if the dtype of the parameters cannot be read: `engine` needs it between calls that wait for other ranks.

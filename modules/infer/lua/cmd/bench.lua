@@ -4,7 +4,7 @@ local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
-local parameters = require "zt.infer.parameters"
+local parameters = require "zt.ckpt.pretrained.parameters"
 local text = require "zt.text"
 
 local BYTES = {fp32 = 4, bf16 = 2, fp16 = 2, fp64 = 8}
@@ -162,7 +162,7 @@ return function()
   end
   if o.prompts then check_counts("prompts", o.prompts) end
   check_counts("answers", o.answers)
-  local opened = require("zt.infer.model").open(o.model)
+  local opened = require("zt.ckpt.pretrained.folder").open(o.model)
   local dtype, most = o.dtype or opened.dtype, 1
   for _, count in ipairs(o.answers) do most = math.max(most, count) end
   local engine = engine_of(o, most)

@@ -1,0 +1,69 @@
+--- The model of a trainer or of a checkpoint whose adapters are saved, loaded or merged:
+--
+--   options            of moe.gpt; `place`: where the model is, for messages
+--   tensors            list of {name =, shape =, dtype = as layers see it}
+--   trained            set of the parameters, without adapters, that are trained
+--   formats            {name = format} of packed parameters
+--   read(name)         returns a tensor in the optimizer's precision; of a trainer, collective
+--   seen(name)         returns a tensor as layers see it; of a trainer, collective
+--   mesh               of a trainer
+
+local fail = require "zt.fail"
+local lora = require "zt.ckpt.adapters.lora"
+local objects = require "zt.ckpt.objects"
+
+local source = {}
+
+local PREFIX = "model/"
+
+-- Returns whether one of the tensors is of an adapter.
+local function has_adapters(tensors)
+  for _, tensor in ipairs(tensors) do
+    if lora.adapter_of(tensor.name) then return true end
+  end
+  return false
+end
+
+--- Returns the model of a trainer. An error, for the function `call`, unless nn.gpt or moe.gpt made it with the option `lora`.
+function source.of_trainer(trainer, call)
+  local tensors, options = trainer:tensors(), trainer.model.options
+  if not has_adapters(tensors) then
+    fail("%s: the trainer's model has no adapters: give nn.gpt or moe.gpt the option lora", call)
+  end
+  if not options then
+    fail("%s: the trainer's model does not tell its options, since nn.gpt or moe.gpt did not make it from plain ones. So the "
+      .. "scales of its adapters are not known: make it without a function `mlp`", call)
+  end
+  local trained, formats, parameters = {}, {}, {}
+  for _, parameter in ipairs(trainer.model:parameters()) do
+    local name = parameter.name
+    if parameter.trainable and not lora.adapter_of(name) then trained[name] = true end
+    if parameter.format ~= "plain" then formats[name] = parameter.format end
+  end
+  for _, tensor in ipairs(tensors) do
+    if tensor.is_parameter then parameters[#parameters + 1] = tensor end
+  end
+  return {
+    options = options, place = "the trainer's model", tensors = parameters, trained = trained, formats = formats,
+    read = function(name) return trainer:master(name) end, seen = function(name) return trainer:parameter(name) end,
+    mesh = objects.mesh(nil, {trainer = trainer}),
+  }
+end
+
+--- Returns the model of a checkpoint that was opened. options: those of moe.gpt, with `lora`. script: its record.
+function source.of_checkpoint(checkpoint, options, script, folder)
+  local tensors, trained = {}, {}
+  for _, name in ipairs(script.trained or {}) do trained[name] = true end
+  for _, tensor in ipairs(checkpoint:describe().tensors) do
+    local name = tensor.name:sub(1, #PREFIX) == PREFIX and tensor.name:sub(#PREFIX + 1)
+    if name then
+      tensors[#tensors + 1] = {name = name, shape = tensor.shape, dtype = tensor.dtype}
+      if tensor.attributes.trainable and not lora.adapter_of(name) then trained[name] = true end
+    end
+  end
+  local function read(name) return checkpoint:read(PREFIX .. name) end
+  return {options = options, place = ("'%s'"):format(folder), tensors = tensors, trained = trained, formats = {}, read = read,
+          seen = read}
+end
+
+return source

@@ -1,0 +1,115 @@
+--- Opens the model of a folder: of a run, of a checkpoint, with packed matrices, or as Hugging Face writes it.
+
+local ckpt = require "zt.ckpt"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local fs = require "zt.fs"
+local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
+local incomplete = require "zt.ckpt.loading.incomplete"
+local json_file = require "zt.ckpt.cmd.json_file"
+local packed = require "zt.ckpt.pretrained.packed"
+local parameters = require "zt.ckpt.pretrained.parameters"
+local precisions = require "zt.ckpt.pretrained.precisions"
+local texts = require "zt.ckpt.pretrained.texts"
+local tokenizer_files = require "zt.ckpt.tokenizer_files"
+
+local folder = {}
+
+-- Returns the files of a Hugging Face folder. A plan needs its config.json only.
+local function files_of(path)
+  if core.world.dry and not pcall(ckpt.safetensors, path) then return huggingface_folder.described(path) end
+  return huggingface_folder.open(path, true)
+end
+
+-- Returns the tensors of a Hugging Face folder, and what belongs to them.
+local function of_huggingface(path)
+  local place, files = huggingface_folder.of(path), files_of(path)
+  local generation = place .. "/generation_config.json"
+  local has_generation = core.exists(generation)
+  local ends = has_generation and texts.ends_of((json_file(generation)), files.options.vocab) or {}
+  return {
+    options = files.options, dtype = precisions[files.dtype] or "fp32",
+    stop_tokens = #ends > 0 and ends or texts.ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(place),
+    names = files.names, read = files.read, check = files.check_copies,
+    generation_config = has_generation and fs.read(generation) or nil,
+    weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
+    record = {token_ids = files.token_ids, tokenizer = tokenizer_files.of_folder(place)},
+  }
+end
+
+-- Loads the parts of a checkpoint's parameters that each rank has. Adapters that the checkpoint lacks stay as they are.
+local function load_checkpoint(place, trainer, has_adapters)
+  local names = has_adapters and "^model/" or "^model/(?!(.*[.])?lora[.][^.]+[.][ab]$)"
+  ckpt.load(place, {model = trainer}, {only = {names}})
+end
+
+-- Returns the folder of the checkpoint that a path means.
+local function checkpoint_of(path)
+  local place = incomplete.find(path)
+  if place then return place end
+  if core.exists(path .. "/adapter_config.json") then
+    fail("'%s' holds a LoRA adapter: give the folder of its model as the model, and this one as the adapter", path)
+  end
+  fail("there is no model in '%s': give the folder of a run that has saved a checkpoint, of a checkpoint, or of a model as "
+    .. "Hugging Face writes it", path)
+end
+
+-- Returns the parameters of a checkpoint, and what its script says of them. A trainer of plain parameters loads its own parts.
+local function of_checkpoint(path)
+  local place = checkpoint_of(path)
+  local checkpoint = ckpt.open(place)
+  local content = checkpoint:describe()
+  local script = content.values.script or {}
+  if not script.model then
+    fail("'%s' does not record its model's options: nn.gpt or moe.gpt did not make the model from plain options. Make it in a "
+      .. "script, load the checkpoint by ckpt.load, and give infer.engine the trainer", place)
+  end
+  local dtype, names = nil, {}
+  for _, tensor in ipairs(content.tensors) do
+    local name = tensor.name:match "^model/(.*)"
+    dtype = dtype or name and precisions[tensor.dtype]
+    names[#names + 1] = name
+  end
+  return {
+    options = script.model, dtype = dtype or "fp32", stop_tokens = texts.ends_of(script.token_ids or {}, script.model.vocab),
+    files = tokenizer_files.contents_of(script.tokenizer), names = names,
+    record = {token_ids = script.token_ids, tokenizer = script.tokenizer},
+    read = function(_, name) return checkpoint:read("model/" .. name) end,
+    load_parts = function(trainer) load_checkpoint(place, trainer, script.model.lora ~= nil) end,
+  }
+end
+
+local function opened_of(path)
+  if packed.is_one(path) then return packed.open(path) end
+  return huggingface_folder.config(path) and of_huggingface(path) or of_checkpoint(path)
+end
+
+--- Opens a folder. adapter: nil, or the folder of a LoRA adapter, which is added to the parameters. Returns a table with
+--   options                  of moe.gpt; `dtype`: of the parameters
+--   stop_tokens              that end a text
+--   tokenizer, chat          nil without; `chat` = {source =, name =, variables = that the template reads}
+--   files                    {name = content} of the tokenizer; `generation_config`: the content of that file
+--   weights                  the options of model:pack if matrices are packed
+--   is_by_bitsandbytes       whether it has packed them: the head of a tied model is no matrix of its own then, and
+--                            weights.nested may be set to false
+--   names, read(place, name) of the parameters; `read` returns one
+--   record                   {token_ids =, tokenizer =} as a checkpoint records them; nil of packed matrices
+--   load(trainer, is_packed) sets them, collectively: whether some parameters of the trainer are packed
+function folder.open(path, adapter)
+  if path:find "%.gguf$" then
+    fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)
+  end
+  if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
+  local opened = opened_of(path)
+  if adapter then require("zt.ckpt.loading.adapter").add(opened, adapter, path) end
+  opened.tokenizer = texts.tokenizer_of(opened.files, opened.options.vocab, path)
+  opened.chat = texts.chat_of(opened.files, path)
+  function opened.load(trainer, is_packed)
+    if opened.load_parts and not is_packed then return opened.load_parts(trainer) end
+    if opened.check then opened.check() end
+    parameters.set(trainer, opened.names, opened.read)
+  end
+  return opened
+end
+
+return folder
