@@ -1,6 +1,7 @@
 --- The modules of Hugging Face's that LoRA may change, as rows of the parameters of moe.gpt, and the targets of nn.gpt's option
 -- `lora`, which are such rows, too.
 
+local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
 local mixtures = require "zt.ckpt.mixtures"
@@ -19,11 +20,12 @@ local function map_of(options, place)
   if o.seq == 0 then o.seq = 1 end -- names do not depend on it
   local is_right, _, form = pcall(huggingface.config, o)
   if is_right then return names.map(form, o), o end
-  fail("an adapter names the modules of a family of Hugging Face's, and %s is of none that is known: its options (norm, position, "
-    .. "activation, biases, experts) are those of no GPT-2, Llama, Mistral, Qwen2, Qwen3, Mixtral or Qwen3-MoE", place)
+  fail("an adapter names the modules of a family of Hugging Face's, and %s is of none that is known: its options (norm, "
+    .. "position, activation, biases, experts) are those of no GPT-2, Llama, Mistral, Qwen2, Qwen3, Mixtral or Qwen3-MoE", place)
 end
 
--- Returns the parts of a map by the names of their tensors, {name = {name =, parameter =, first =, rows =, columns = or nil, ...}}.
+-- Returns the parts of a map by the names of their tensors, {name = {name =, parameter =, first =, rows =, columns = or nil,
+-- ...}}.
 local function parts_of(map)
   local parts = {}
   for _, entry in ipairs(map) do
@@ -138,6 +140,26 @@ function Modules:check_names(tensors)
   table.sort(there)
   fail("%s changes modules that the model lacks (%d): %s. The model has the linear layers %s: give the adapter of this model, or "
     .. "the base of this adapter", tensors.path, #lacking, text.some(lacking), text.some(there))
+end
+
+--- An error for a tensor of an adapter that parts the head and the embedding of a tied model.
+function Modules.refuse_untied(tensors, tensor)
+  fail("%s: '%s' changes the head or the embedding, which are one matrix in this model (tied), so they would have to differ. "
+    .. "Merge the adapter by PEFT and save the model with tie_word_embeddings = false, or train it without these modules",
+    tensors.path, tensor.name)
+end
+
+--- The head of a tied model is the embedding's weight. Its whole tensors may be in the file under both names if they are equal:
+-- then leaves that of the head out. An error for anything else, which would part them.
+function Modules:check_tied(tensors)
+  if not self.embedding then return end
+  local whole = tensors.whole
+  local head, embedding = whole[Modules.HEAD], whole[self.embedding]
+  if head and embedding and core.op "equal"(tensors:read(head), tensors:read(embedding)) then
+    whole[Modules.HEAD] = nil
+  elseif head or embedding then
+    Modules.refuse_untied(tensors, head or embedding)
+  end
 end
 
 --- An error unless a tensor of an adapter has the shape that the model needs.

@@ -2,10 +2,13 @@
 
 local cli = require "zt.cli"
 local core = require "zt.core"
+local export_adapter = require "zt.ckpt.cmd.export_adapter"
 local fail = require "zt.fail"
 local folder_of = require "zt.ckpt.cmd.folder"
 local huggingface = require "zt.ckpt.huggingface"
 local json_file = require "zt.ckpt.cmd.json_file"
+local lora = require "zt.ckpt.adapters.lora"
+local merged = require "zt.ckpt.adapters.merged"
 local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
@@ -57,9 +60,12 @@ local function options_of(o, script)
 end
 
 -- Returns the tensors to write as Hugging Face names and divides them, and the model's config.json. A tensor may be a part of a
--- parameter's rows. script: the checkpoint's record.
+-- parameter's rows. parameters: of the checkpoint, without adapters. script: its record.
 local function huggingface_list(parameters, o, script)
-  local options, path = options_of(o, script)
+  local given, path = options_of(o, script)
+  local options = {}
+  for key, value in pairs(given) do options[key] = value end
+  options.lora = nil -- adapters were added
   local model = moe.gpt(options) -- first: it knows misspelt options
   local config, form = huggingface.config(options) -- next: it says of an option why no such model has its tensors
   check_model(parameters, model, options.vocab, path)
@@ -97,14 +103,69 @@ local function write_companions(o, config, script)
   return paths
 end
 
-local function provider(checkpoint, list)
+-- Returns a function that reads rows of a parameter, with its adapters added. adapters: by parameter.
+local function reader_of(checkpoint, adapters)
+  local function read(name) return checkpoint:read(PREFIX .. name) end
+  return function(parameter, first, rows)
+    local values = first and checkpoint:read_rows(PREFIX .. parameter, first, rows) or read(parameter)
+    if not adapters[parameter] then return values end
+    return merged(values, first or 0, adapters[parameter], read)
+  end
+end
+
+local function provider(read_rows, list)
   local by_name = {}
   for _, part in ipairs(list) do by_name[part.name] = part end
   return function(name)
     local part = by_name[name]
-    if not part.rows then return checkpoint:read(PREFIX .. part.parameter):to(part.dtype) end
-    return names.part_of(part, checkpoint:read_rows(PREFIX .. part.parameter, part.first, part.rows)):to(part.dtype)
+    if not part.rows then return read_rows(part.parameter):to(part.dtype) end
+    return names.part_of(part, read_rows(part.parameter, part.first, part.rows)):to(part.dtype)
   end
+end
+
+-- Returns the adapters of the checkpoint by their matrices, and leaves their tensors out of `parameters`. An error unless --merge
+-- says what becomes of them. The tensors of adapters keep their names if no options tell of them.
+local function taken_adapters(parameters, o, script)
+  local options = o.model and json_file(o.model) or script.model
+  if not options or not options.lora then
+    if not o.merge then return {} end
+    fail("'%s' has no adapters by the options of its model, so there is nothing to merge: leave --merge out", o.checkpoint)
+  end
+  if not o.merge then
+    fail("the model of '%s' has adapters (lora), which plain weights have not: give --merge to add them to the weights, or "
+      .. "--adapter to write them as PEFT's files", o.checkpoint)
+  end
+  local tensors = {}
+  for name, tensor in pairs(parameters) do tensors[#tensors + 1] = {name = name, shape = tensor.shape} end
+  local by_matrix = {}
+  for _, adapter in ipairs(lora.list(options, tensors)) do
+    if adapter.target == "head" and adapter.parameter == "embedding.weight" then
+      fail("the head of '%s' is tied to the embedding, and its adapter is the head's alone, so the sum would change the "
+        .. "embedding, too: write the adapter by --adapter", o.checkpoint)
+    end
+    by_matrix[adapter.parameter] = by_matrix[adapter.parameter] or {}
+    table.insert(by_matrix[adapter.parameter], adapter)
+    parameters[adapter.name .. ".a"], parameters[adapter.name .. ".b"] = nil, nil
+  end
+  return by_matrix
+end
+
+-- Writes plain weights.
+local function write_weights(o, checkpoint, script)
+  local parameters = parameters_of(checkpoint)
+  local adapters = taken_adapters(parameters, o, script)
+  local list, config = list_of(parameters, o, script)
+  if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
+  local dtype = o.dtype ~= "saved" and o.dtype:gsub("fp?", "float") -- "float64", "bfloat16"
+  for _, part in ipairs(list) do
+    if dtype and part.dtype:find "^b?float" then part.dtype = dtype end
+  end
+  local announced, provide = {}, provider(reader_of(checkpoint, adapters), list)
+  for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end
+  local written = native.write_safetensors(o.to, announced, o.shard_bytes, provide, nil, o.overwrite)
+  for _, path in ipairs(write_companions(o, config, script)) do written[#written + 1] = path end
+  for _, path in ipairs(written) do print("wrote " .. path) end
+  print(("%s tensors"):format(text.count(#list)))
 end
 
 return function()
@@ -119,6 +180,9 @@ return function()
       {"huggingface", false, "writes names, config.json and the tokenizer's files as Hugging Face does"},
       {"model", nil, "the same, with the options of nn.gpt or moe.gpt in this JSON file instead of those in the checkpoint",
        type = "string"},
+      {"merge", false, "adds the model's adapters (lora) to its weights"},
+      {"adapter", false, "writes the model's adapters as PEFT's files, in place of weights"},
+      {"base_model", nil, "with --adapter: name or path of the base, which PEFT loads", type = "string"},
     },
     positional = {
       {"checkpoint", "a checkpoint's folder, or a run's folder for its latest one"},
@@ -127,16 +191,7 @@ return function()
   }
   local checkpoint = native.open(folder_of(o.checkpoint))
   local script = checkpoint:describe().values.script or {}
-  local list, config = list_of(parameters_of(checkpoint), o, script)
-  if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
-  local dtype = o.dtype ~= "saved" and o.dtype:gsub("fp?", "float") -- "float64", "bfloat16"
-  for _, part in ipairs(list) do
-    if dtype and part.dtype:find "^b?float" then part.dtype = dtype end
-  end
-  local announced = {}
-  for index, part in ipairs(list) do announced[index] = {name = part.name, shape = part.shape, dtype = part.dtype} end
-  local written = native.write_safetensors(o.to, announced, o.shard_bytes, provider(checkpoint, list), nil, o.overwrite)
-  for _, path in ipairs(write_companions(o, config, script)) do written[#written + 1] = path end
-  for _, path in ipairs(written) do print("wrote " .. path) end
-  print(("%s tensors"):format(text.count(#list)))
+  if o.adapter then return export_adapter(o, checkpoint, script) end
+  if o.base_model then fail "--base-model is a field of adapter_config.json, which only --adapter writes: leave it out" end
+  write_weights(o, checkpoint, script)
 end

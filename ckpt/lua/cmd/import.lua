@@ -4,6 +4,7 @@ local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
+local import_adapter = require "zt.ckpt.cmd.import_adapter"
 local json_file = require "zt.ckpt.cmd.json_file"
 local native = require "zt.ckpt"
 local patterns = require "zt.ckpt.loading.patterns"
@@ -90,6 +91,30 @@ local function check_target(folder)
   end
 end
 
+-- An error for options that do not go together.
+local function check_options(o)
+  if o.adapter and not o.base then
+    fail "--adapter needs --base: the model that the adapter was trained with, as a folder of Hugging Face's or a checkpoint"
+  end
+  if o.base and not o.adapter then fail "--base belongs to an adapter: give --adapter, too, or leave it out" end
+  if o.adapter and o.map then fail "--map is for tensors without config.json, and --adapter knows their names: leave it out" end
+  if core.exists(o.from .. "/packed.json") then
+    fail("'%s' holds packed matrices, of which a checkpoint has none: import the model that they were made from", o.from)
+  end
+  if not o.adapter and core.exists(o.from .. "/adapter_config.json") then
+    fail("'%s' holds a LoRA adapter, which is no model by itself: give --adapter --base BASE", o.from)
+  end
+end
+
+-- Returns a function that adds the tensors to an import and returns their number; what export needs of the model, or nil; and
+-- what to say of the tensors' names, or nil.
+local function prepare(o)
+  if o.adapter then return import_adapter(o) end
+  if not o.map and huggingface_folder.config(o.from) then return prepare_model(o.from) end
+  local note = not o.map and "no config.json is beside them: tensors keep their names" or nil
+  return prepare_tensors(native.safetensors(o.from), o.map and map_of(o.map) or {}, o.from), nil, note
+end
+
 return function()
   local o = cli{
     name = "ckpt import", usage = "ztoolkit ckpt import",
@@ -99,6 +124,9 @@ return function()
     options = {
       {"format", "safetensors", "the format to read; only this one", one_of = {"safetensors"}},
       {"map", nil, "a JSON file {regular expression: replacement} for tensors' names; config.json is ignored", type = "string"},
+      {"adapter", false, "reads a LoRA adapter as PEFT saves it, and makes a checkpoint of its base with adapters"},
+      {"base", nil, "with --adapter: its base, a folder of Hugging Face's, a checkpoint, or a run for its latest one",
+       type = "string"},
       {"step", 0, "the step that the checkpoint is named after", at_least = 0},
     },
     positional = {
@@ -107,20 +135,11 @@ return function()
     },
   }
   check_target(o.to)
-  if core.exists(o.from .. "/packed.json") then
-    fail("'%s' holds packed matrices, of which a checkpoint has none: import the model that they were made from", o.from)
-  end
-  local map = o.map and map_of(o.map)
-  local config = not map and huggingface_folder.config(o.from) or nil
-  local add, record
-  if config then
-    add, record = prepare_model(o.from)
-  else
-    add = prepare_tensors(native.safetensors(o.from), map or {}, o.from)
-  end
+  check_options(o)
+  local add, record, note = prepare(o)
   local folder, count = write(o, add, record)
   print(("%s: %s tensors"):format(folder, text.count(count)))
-  if not config and not map then print "no config.json is beside them: tensors keep their names" end
+  if note then print(note) end
   if record then
     core.write_file(o.to .. "/model.json", core.json.encode(record.model) .. "\n")
     print(("%s/model.json: the options of %s for it"):format(o.to, record.model.moe and "moe.gpt" or "nn.gpt"))

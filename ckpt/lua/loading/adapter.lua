@@ -11,26 +11,6 @@ local log = require "zt.log"
 
 local adapter = {}
 
-local HEAD = Modules.HEAD
-
--- The head of a tied model is the embedding's weight. Its whole tensors may be in the file under both names if they are equal;
--- anything else would untie them.
-local function check_tied(tensors, embedding)
-  local whole, path = tensors.whole, tensors.path
-  local found = whole[HEAD] or whole[embedding]
-  if whole[HEAD] and whole[embedding] and core.op "equal"(tensors:read(whole[HEAD]), tensors:read(whole[embedding])) then
-    whole[HEAD], found = nil, nil
-  end
-  for _, name in ipairs{HEAD, embedding} do
-    local pair = tensors.halves[name:gsub("%.weight$", "")]
-    found = found or (pair and pair.A)
-  end
-  if not found then return end
-  fail("%s: '%s' changes the head or the embedding, which are one matrix in this model (tied), so they would have to differ. "
-    .. "Merge the adapter by PEFT and save the model with tie_word_embeddings = false, or train it without these modules", path,
-    found.name)
-end
-
 -- Returns what changes for each parameter: {parameter = {{part =, whole = tensor or nil, pair = or nil, scale = or nil}, ...}},
 -- whole tensors first. Checks all shapes.
 local function changes_of(tensors, config, modules)
@@ -78,17 +58,19 @@ local function open(folder, options, base)
   if not core.exists(folder) then fail("there is no folder '%s': give the folder of a LoRA adapter", folder) end
   local config, tensors = Config.read(folder), Tensors.open(folder)
   local modules = Modules.of(options, ("the model in '%s'"):format(base))
-  if modules.embedding then check_tied(tensors, modules.embedding) end
+  local of_head = tensors.halves.lm_head
+  if modules.embedding and of_head then Modules.refuse_untied(tensors, of_head.A) end
+  modules:check_tied(tensors)
   modules:check_names(tensors)
   local changes = changes_of(tensors, config, modules)
-  if not tensors:check_values() and core.world.rank == 0 then
+  if not tensors:check_values() and next(tensors.whole) == nil and core.world.rank == 0 then
     log.warn("%s: each product B A is zero, so the adapter changes nothing: was it saved before the training?", tensors.path)
   end
   return function(name, values) return changes[name] and changed(tensors, changes[name], values) or values end
 end
 
---- Makes an opened model (pretrained/folder.lua) read parameters with the adapter of a folder added. base: the model's folder, for
--- messages.
+--- Makes an opened model (pretrained/folder.lua) read parameters with the adapter of a folder added. base: the model's folder,
+-- for messages.
 function adapter.add(opened, folder, base)
   if opened.weights then
     fail("the matrices in '%s' are packed already, as %s, and the sums with the adapter's would be rounded a second time: give "

@@ -13,7 +13,7 @@ local RANK, ALPHA = 8, 8 -- PEFT's defaults
 
 -- The keys that are read.
 local READ = {r = true, lora_alpha = true, rank_pattern = true, alpha_pattern = true, use_rslora = true, bias = true,
-              peft_type = true, init_lora_weights = true}
+              peft_type = true, init_lora_weights = true, lora_dropout = true}
 
 -- The keys that say nothing about the sums to add, {key = why}.
 local WITHOUT_EFFECT = {
@@ -29,7 +29,6 @@ local WITHOUT_EFFECT = {
   layers_pattern = "the tensors in the file decide",
   layers_to_transform = "the tensors in the file decide",
   loftq_config = "is of init_lora_weights",
-  lora_dropout = "is of training",
   lora_ga_config = "is of init_lora_weights",
   megatron_core = "is of megatron_config",
   merge_weights = "says when old versions of PEFT add the matrices",
@@ -127,7 +126,7 @@ local function numbers_of(reader, source)
     rank = reader:get("r", "number", rank, RANK, is_rank), alpha = reader:get("lora_alpha", "number", alpha, ALPHA, is_finite),
     ranks = patterns_of(reader, source, "rank_pattern", rank, is_rank),
     alphas = patterns_of(reader, source, "alpha_pattern", alpha, is_finite),
-    is_stabilised = reader:truth("use_rslora", false),
+    is_stabilised = reader:truth("use_rslora", false), dropout = reader:rate("lora_dropout", 0),
   }
 end
 
@@ -168,9 +167,12 @@ end
 --- Returns the rank of a module's matrices A [rank, in] and B [out, rank].
 function Config:rank_of(module) return value_of(self.ranks, module, self.rank, self.path) end
 
+--- Returns lora_alpha of a module.
+function Config:alpha_of(module) return value_of(self.alphas, module, self.alpha, self.path) end
+
 --- Returns the factor of B A.
 function Config:scale_of(module)
-  local alpha, rank = value_of(self.alphas, module, self.alpha, self.path), self:rank_of(module)
+  local alpha, rank = self:alpha_of(module), self:rank_of(module)
   return alpha / (self.is_stabilised and math.sqrt(rank) or rank)
 end
 

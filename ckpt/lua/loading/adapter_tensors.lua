@@ -64,6 +64,7 @@ local function add(self, name, tensor)
     self.halves[module][half] = tensor
     return
   end
+  tensor.is_of_base = ("." .. name):find("%.base_layer%.") ~= nil
   name = name:gsub("%.modules_to_save%.", "."):gsub("%.base_layer%.", ".")
   if self.whole[name] then
     fail("%s: '%s' and '%s' are two tensors for one: the file is damaged", self.path, tensor.name, self.whole[name].name)
@@ -83,7 +84,7 @@ local function check_pairs(self)
 end
 
 --- Opens the file of a folder. Returns {path =, halves = {module = {A = tensor, B = tensor}}, whole = {name = tensor}}, where
--- tensors are {name, shape, dtype}, with the functions below.
+-- tensors are {name, shape, dtype}, with the functions below. A whole tensor `is_of_base` if PEFT has saved it beside A and B.
 function Tensors.open(folder)
   local path = check_file(folder)
   local self = setmetatable({path = path, files = native.safetensors(path), halves = {}, whole = {}}, Tensors)
@@ -118,9 +119,10 @@ local function is_nonzero(self, tensor)
   return has_numbers
 end
 
---- Reads all values once, one tensor at a time. Returns whether they change anything. An error for numbers that are not finite.
+--- Reads all values once, one tensor at a time. Returns whether a product B A changes anything. An error for numbers that are not
+-- finite.
 function Tensors:check_values()
-  local has_effect = next(self.whole) ~= nil
+  local has_effect = false
   for _, name in ipairs(check.sorted_keys(self.whole)) do is_nonzero(self, self.whole[name]) end
   for _, module in ipairs(check.sorted_keys(self.halves)) do
     local pair = self.halves[module]

@@ -29,7 +29,8 @@ local function of_huggingface(path)
   local ends = has_generation and texts.ends_of((json_file(generation)), files.options.vocab) or {}
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
-    stop_tokens = #ends > 0 and ends or texts.ends_of(files.token_ids, files.options.vocab), files = tokenizer_files.contents(place),
+    stop_tokens = #ends > 0 and ends or texts.ends_of(files.token_ids, files.options.vocab),
+    files = tokenizer_files.contents(place),
     names = files.names, read = files.read, check = files.check_copies,
     generation_config = has_generation and fs.read(generation) or nil,
     weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
@@ -94,7 +95,8 @@ end
 --                            weights.nested may be set to false
 --   names, read(place, name) of the parameters; `read` returns one
 --   record                   {token_ids =, tokenizer =} as a checkpoint records them; nil of packed matrices
---   load(trainer, is_packed) sets them, collectively: whether some parameters of the trainer are packed
+--   load(trainer, is_other)  sets them, collectively: whether the trainer has some in another form than the folder, packed or
+--                            with a head of its own
 function folder.open(path, adapter)
   if path:find "%.gguf$" then
     fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)
@@ -104,8 +106,8 @@ function folder.open(path, adapter)
   if adapter then require("zt.ckpt.loading.adapter").add(opened, adapter, path) end
   opened.tokenizer = texts.tokenizer_of(opened.files, opened.options.vocab, path)
   opened.chat = texts.chat_of(opened.files, path)
-  function opened.load(trainer, is_packed)
-    if opened.load_parts and not is_packed then return opened.load_parts(trainer) end
+  function opened.load(trainer, is_other)
+    if opened.load_parts and not is_other then return opened.load_parts(trainer) end
     if opened.check then opened.check() end
     parameters.set(trainer, opened.names, opened.read)
   end

@@ -3,6 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local folder = require "zt.ckpt.pretrained.folder"
 local infer = require "zt.infer"
 local log = require "zt.log"
 local parameters = require "zt.ckpt.pretrained.parameters"
@@ -78,7 +79,7 @@ function engine_options.opened_of(value)
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
   if not options.model and not has_layout then return options, nil, chat end
-  local opened = options.model and require("zt.ckpt.pretrained.folder").open(options.model, options.adapter) or model_of(options.trainer)
+  local opened = options.model and folder.open(options.model, options.adapter) or model_of(options.trainer)
   warn_of_context(options, opened.options)
   if chat and opened.chat then chat.variables = opened.chat.variables end
   return options, opened, chat or opened.chat

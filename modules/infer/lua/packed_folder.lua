@@ -91,7 +91,8 @@ local function write_files(folder, opened, list, formats, description)
   core.write_file(folder .. "/" .. DESCRIPTION, core.json.encode(description) .. "\n")
 end
 
---- Writes an opened model (zt.ckpt.pretrained.folder) to a folder, one tensor in memory at a time. Returns {{name, format, numel, bytes}, ...}.
+--- Writes an opened model (zt.ckpt.pretrained.folder) to a folder, one tensor in memory at a time. Returns {{name, format,
+-- numel, bytes}, ...}.
 -- overwrite: it replaces a packed model that is there. A mistake in `weights` is an error before anything is written.
 function packed_folder.write(opened, path, weights, overwrite)
   replacement.check(path, overwrite)

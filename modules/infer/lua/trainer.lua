@@ -1,4 +1,5 @@
---- Makes the trainer of an engine from an opened model (zt.ckpt.pretrained.folder): one without an optimizer, over the axes of a mesh.
+--- Makes the trainer of an engine from an opened model (zt.ckpt.pretrained.folder): one without an optimizer, over the axes of a
+-- mesh.
 
 local check = require "zt.check"
 local fail = require "zt.fail"

@@ -1,0 +1,86 @@
+-- ztoolkit ckpt import --adapter: makes a checkpoint of a base with the adapters of PEFT's files.
+
+local Reading = require "zt.ckpt.adapters.read_adapter"
+local adapter_folder = require "zt.ckpt.adapters.adapter_folder"
+local base_hash = require "zt.ckpt.adapters.base_hash"
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local folder = require "zt.ckpt.pretrained.folder"
+local lora = require "zt.ckpt.adapters.lora"
+local lora_options = require "zt.ckpt.adapters.lora_options"
+local moe = require "zt.moe"
+
+-- The dtypes that hold fewer digits than what was trained.
+local SHORT = {bfloat16 = true, float16 = true}
+
+-- Opens the base, whose parameters must be plain ones without adapters.
+local function base_of(path)
+  local opened = folder.open(path)
+  if opened.weights then
+    fail("the matrices of '%s' are packed, as %s, and a checkpoint has plain numbers only: give the plain model as --base, or "
+      .. "load the adapter by ckpt.load_adapter in a script", path, opened.weights.format)
+  end
+  if opened.options.lora then
+    fail("the model of '%s' has adapters already: merge them first (ztoolkit ckpt export --merge), or give its base as --base",
+      path)
+  end
+  if opened.check then opened.check() end
+  return opened
+end
+
+-- Returns the model of the base with adapters, as source.lua describes it, to read into.
+local function source_of(opened, options, path)
+  local tensors, places = {}, {}
+  for _, parameter in ipairs(moe.gpt(options):parameters()) do
+    tensors[#tensors + 1] = {name = parameter.name, shape = parameter.shape}
+  end
+  for place, name in ipairs(opened.names) do places[name] = place end
+  local function seen(name) return opened.read(places[name], name) end
+  return {options = options, place = ("'%s' with these adapters"):format(path), tensors = tensors, formats = {}, seen = seen}
+end
+
+-- An error if the adapter's folder tells the hash of another base.
+local function check_base(from, source, whole, path)
+  local wanted = adapter_folder.base_of(from)
+  if not wanted then return end
+  for _, tensor in ipairs(source.tensors) do
+    core.scope(function() tensor.dtype = not lora.adapter_of(tensor.name) and source.seen(tensor.name):dtype() or nil end)
+  end
+  local dtype = base_hash.dtype(source, whole)
+  if dtype ~= wanted.dtype then
+    print(("the base is not compared with that of the training: its parameters are %s, and were %s"):format(dtype, wanted.dtype))
+    return
+  end
+  local hash = base_hash.of(source, whole)
+  if hash ~= wanted.hash then
+    fail("'%s' is an adapter of another base than '%s': the hash of its parameters is %s there and %s here "
+      .. "(ztoolkit_adapter.json)", from, path, wanted.hash, hash)
+  end
+end
+
+--- o: the options of the command. Checks all but the values of the base. Returns a function that adds the parameters to an import
+-- and returns their number, and the record.
+return function(o)
+  local opened = base_of(o.base)
+  local options = {}
+  for key, value in pairs(opened.options) do options[key] = value end
+  options.lora = lora_options(o.from, opened.options)
+  local source = source_of(opened, options, o.base)
+  local reading = Reading.open(o.from, source)
+  check_base(o.from, source, reading.whole, o.base)
+  local record = {model = options, token_ids = opened.record.token_ids, tokenizer = opened.record.tokenizer,
+                  trained = check.sorted_keys(reading.trained)}
+  if #record.trained == 0 then record.trained = nil end
+  return function(import)
+    for place, name in ipairs(opened.names) do
+      local values = opened.read(place, name)
+      if reading.whole[name] then
+        values = reading:set_rows(name, SHORT[values:dtype()] and values:to "float32" or values)
+      end
+      import:add("model/" .. name, values)
+    end
+    for _, name in ipairs(reading.names) do import:add("model/" .. name, reading.values[name]()) end
+    return #opened.names + #reading.names
+  end, record
+end

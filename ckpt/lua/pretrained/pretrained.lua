@@ -1,0 +1,73 @@
+--- ckpt.pretrained(folder): the model of a folder, to train from.
+--
+--   local base = ckpt.pretrained "models/llama"
+--   base.options.lora = {rank = 8}
+--   local model = moe.gpt(base.options)
+--   ... trainer of the model ...
+--   base:load(trainer)
+
+local check = require "zt.check"
+local class = require "zt.class"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local folder = require "zt.ckpt.pretrained.folder"
+local lora = require "zt.ckpt.adapters.lora"
+local methods = require "zt.methods"
+local text = require "zt.text"
+
+local Pretrained = class "Pretrained"
+
+local HEAD, EMBEDDING = "head.weight", "embedding.weight"
+
+-- An error unless the folder has all parameters of a trainer but adapters, and the trainer all of the folder's. Returns whether a
+-- head of the trainer begins as a copy of the folder's embedding.
+local function check_names(self, trainer)
+  local there, wanted, missing, extra, has_copy = {}, {}, {}, {}, false
+  for _, name in ipairs(self.opened.names) do there[name] = true end
+  for _, tensor in ipairs(trainer:tensors()) do
+    local name = tensor.name
+    wanted[name] = true
+    if tensor.is_parameter and not there[name] and not lora.adapter_of(name) then
+      if name == HEAD and there[EMBEDDING] then has_copy = true else missing[#missing + 1] = name end
+    end
+  end
+  for name in pairs(there) do
+    if not wanted[name] then extra[#extra + 1] = name end
+  end
+  table.sort(extra)
+  for _, group in ipairs{{"the trainer's model has parameters that '%s' lacks", missing},
+                         {"the trainer's model lacks parameters that '%s' has", extra}} do
+    if #group[2] > 0 then
+      fail("pretrained:load: " .. group[1] .. ", %d: %s. Make the model by moe.gpt from the field options", self.path, #group[2],
+        text.some(group[2]))
+    end
+  end
+  return has_copy
+end
+
+-- Returns whether a model has packed matrices.
+local function is_packed(model)
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.format ~= "plain" then return true end
+  end
+  return false
+end
+
+--- Sets the parameters of a trainer to those of the folder. Adapters that the folder lacks stay as they are. Collective.
+function Pretrained:load(trainer)
+  check.argument("pretrained:load", "the first argument", "Trainer", trainer)
+  if core.world.dry then return end
+  local has_copy = check_names(self, trainer)
+  self.opened.load(trainer, has_copy or is_packed(trainer.model))
+end
+
+methods(Pretrained, "pretrained", {"tokenizer", "chat", "weights"})
+
+return function(path)
+  check.argument("ckpt.pretrained", "the folder of a model", "string", path)
+  local opened = folder.open(path)
+  return setmetatable({
+    path = path, opened = opened, options = opened.options, dtype = opened.dtype, stop_tokens = opened.stop_tokens,
+    tokenizer = opened.tokenizer, chat = opened.chat, weights = opened.weights,
+  }, Pretrained)
+end
