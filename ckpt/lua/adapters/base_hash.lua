@@ -32,14 +32,13 @@ function base_hash.dtype(source, left_out)
   return table.concat(list, ", ")
 end
 
---- Returns the hash of the base of a model (source.lua). Of a trainer, collective; only rank 0 has the result.
+--- Returns the hash of the base of a model (source.lua). Of a trainer, collective.
 function base_hash.of(source, left_out)
   local lines = {}
   for _, tensor in ipairs(parameters_of(source, left_out)) do
     core.scope(function()
-      local values = source.seen(tensor.name)
-      if core.world.rank > 0 then return end
-      lines[#lines + 1] = ("%s %s %s %s\n"):format(tensor.name, tensor.dtype, text.shape(tensor.shape), native.digest(values))
+      local hash = native.digest(source.seen(tensor.name))
+      lines[#lines + 1] = ("%s %s %s %s\n"):format(tensor.name, tensor.dtype, text.shape(tensor.shape), hash)
     end)
   end
   return native.digest(table.concat(lines))

@@ -67,7 +67,7 @@ end
 -- Returns the ranks and alphas that differ from the common ones, by "blocks.N.TARGET"; nil for none.
 local function others_of(modules, tensors, config)
   local ranks, alphas = {}, {}
-  for module in pairs(tensors.halves) do
+  for _, module in ipairs(check.sorted_keys(tensors.halves)) do
     local target = modules:target_of(module)
     local name = target.block and ("blocks.%d.%s"):format(target.block, target.target) or target.target
     local rank, alpha = config:rank_of(module), config:alpha_of(module)

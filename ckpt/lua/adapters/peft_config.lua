@@ -10,7 +10,7 @@ local NULL = 0 / 0 -- is encoded as null
 -- The keys that say nothing of these adapters, with PEFT's values.
 local CONSTANT = {
   alora_invocation_tokens = NULL, arrow_config = NULL, auto_mapping = NULL, bias = "none", corda_config = NULL,
-  ensure_weight_tying = false, eva_config = NULL, exclude_modules = NULL, inference_mode = true, init_lora_weights = true,
+  ensure_weight_tying = false, eva_config = NULL, exclude_modules = NULL, inference_mode = true,
   kasa_config = NULL, layer_replication = NULL, loftq_config = {}, lora_bias = false, lora_ga_config = NULL,
   megatron_config = NULL, megatron_core = "megatron.core", monteclora_config = NULL, peft_type = "LORA", peft_version = "0.21.2",
   qalora_group_size = 16, revision = NULL, target_parameters = NULL, trainable_token_indices = NULL, use_bdlora = NULL,
@@ -85,7 +85,7 @@ local function layers_of(modules, list)
 end
 
 --- Returns the text of the file. modules: as Modules.of returns them. list: as saved.modules does. facts: {is_by_root =,
--- dropout =, modules_to_save =, base_model =, task_type =}.
+-- dropout =, init =, modules_to_save =, base_model =, task_type =}.
 function peft_config.text(modules, list, facts)
   local config, rank, alpha = {}, usual(list, "rank"), usual(list, "alpha")
   for key, value in pairs(CONSTANT) do config[key] = value end
@@ -96,6 +96,7 @@ function peft_config.text(modules, list, facts)
   config.layers_to_transform = layers or NULL
   config.layers_pattern = layers and list[1].module:match "^[%a_]+%.([%a_]+)%." or NULL
   config.lora_dropout, config.fan_in_fan_out = facts.dropout, false
+  config.init_lora_weights = facts.init == "gaussian" and facts.init or true
   for _, each in ipairs(list) do
     local part = modules.linear[each.module]
     if part.transposed then config.fan_in_fan_out = true end

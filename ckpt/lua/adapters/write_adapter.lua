@@ -27,8 +27,8 @@ return function(source, folder, options)
     return {hash = base_hash.of(source, left_out), dtype = base_hash.dtype(source, left_out)}
   end
   local config = peft_config.text(modules, list, {
-    is_by_root = is_by_root, dropout = source.options.lora.dropout or 0, modules_to_save = modules_to_save,
-    base_model = options.base_model, task_type = options.task_type,
+    is_by_root = is_by_root, dropout = source.options.lora.dropout or 0, init = source.options.lora.init,
+    modules_to_save = modules_to_save, base_model = options.base_model, task_type = options.task_type,
   })
   adapter_folder.write(folder, source.mesh, tensors, provide, config, options.hash and base or nil, options.overwrite)
   return #tensors

@@ -65,7 +65,7 @@ local function of_checkpoint(path)
     fail("'%s' does not record its model's options: nn.gpt or moe.gpt did not make the model from plain options. Make it in a "
       .. "script, load the checkpoint by ckpt.load, and give infer.engine the trainer", place)
   end
-  local dtype, names = nil, {}
+  local dtype, names, has_adapters = nil, {}, script.model.lora ~= nil
   for _, tensor in ipairs(content.tensors) do
     local name = tensor.name:match "^model/(.*)"
     dtype = dtype or name and precisions[tensor.dtype]
@@ -76,7 +76,7 @@ local function of_checkpoint(path)
     files = tokenizer_files.contents_of(script.tokenizer), names = names,
     record = {token_ids = script.token_ids, tokenizer = script.tokenizer},
     read = function(_, name) return checkpoint:read("model/" .. name) end,
-    load_parts = function(trainer) load_checkpoint(place, trainer, script.model.lora ~= nil) end,
+    load_parts = function(trainer) load_checkpoint(place, trainer, has_adapters) end,
   }
 end
 
