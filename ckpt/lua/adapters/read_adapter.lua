@@ -85,7 +85,8 @@ local function add_stacked(self, link)
   for _, adapter in ipairs(link.adapters) do
     local from = column
     local function block(of) return of:narrow(0, adapter.first - part.first, adapter.rows):narrow(1, from, adapter.rank) end
-    local ratio = adapter.scale == common.scale and 1 or common.scale / adapter.scale
+    local ratio = 1
+    if adapter.scale ~= common.scale then ratio = adapter.scale ~= 0 and common.scale / adapter.scale or 0 end
     self.values[adapter.name .. ".a"] = function() return self.tensors:read(pair.A):narrow(0, from, adapter.rank) end
     self.values[adapter.name .. ".b"] = function() return block(self.tensors:read(pair.B)) * ratio end
     block(rest):zero_()

@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, comm, zero = require "zt.ckpt", require "zt.comm", require "zt.zero"
 local adapters = require "infer.adapter_cases"
-local cases = require "ckpt.lora_cases"
+local cases = require "ckpt.lora.lora_cases"
 local temporary = require "support.temporary"
 
 local FOLDER = cases.FOLDER

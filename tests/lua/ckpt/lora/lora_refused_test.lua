@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, moe, nn = require "zt.ckpt", require "zt.moe", require "zt.nn"
 local adapters = require "infer.adapter_cases"
-local cases = require "ckpt.lora_cases"
+local cases = require "ckpt.lora.lora_cases"
 local temporary = require "support.temporary"
 
 local FOLDER, refused = cases.FOLDER, cases.refused
@@ -73,7 +73,7 @@ end
 function TestLoad:test_ranks_and_scales()
   check_load("'model.layers.0.self_attn.q_proj' has rank 2 (r, rank_pattern), and 3 in the trainer's model",
     cases.trainer("llama", cases.with(ALL, {ranks = {q = 3}})), FOLDER .. "llama_all")
-  check_load("has the scale 2 (lora_alpha, alpha_pattern, use_rslora), and 16 in the trainer's model, so B A would count for more",
+  check_load("has the scale 2 (lora_alpha, alpha_pattern, use_rslora), and 16 in the trainer's model, so B A would count for",
     cases.trainer("llama", cases.with(ALL, {alpha = 32})), FOLDER .. "llama_all")
   check_load("'model.layers.1.mlp.down_proj' has the scale 2 (", cases.trainer("llama", cases.with(ALL, {alphas = {
     ["blocks.1.down"] = 5}})), FOLDER .. "llama_all")

@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, infer, moe, optim = require "zt.ckpt", require "zt.infer", require "zt.moe", require "zt.optim"
 local adapters = require "infer.adapter_cases"
-local cases = require "ckpt.lora_cases"
+local cases = require "ckpt.lora.lora_cases"
 local command = require "support.command" "ckpt"
 local safetensors = require "support.safetensors"
 local temporary = require "support.temporary"
@@ -93,7 +93,7 @@ end
 
 function TestExport:test_refused()
   local run, out = run_of("llama", LORA.llama), temporary()
-  local advice = "has adapters (lora), which plain weights have not: give --merge to add them to the weights, or --adapter to write"
+  local advice = "has adapters (lora), which plain weights have not: give --merge to add them to the weights, or --adapter"
   refused(advice, "export", run, out)
   refused(advice, "export", run, out, "--huggingface")
   refused("--adapter writes no weights, so --merge has no effect", "export", run, out, "--adapter", "--merge")

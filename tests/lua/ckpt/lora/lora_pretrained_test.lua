@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, infer, moe = require "zt.ckpt", require "zt.infer", require "zt.moe"
 local optim = require "zt.optim"
-local cases = require "ckpt.lora_cases"
+local cases = require "ckpt.lora.lora_cases"
 local temporary = require "support.temporary"
 
 local FOLDER, refused = cases.FOLDER, cases.refused
@@ -159,4 +159,5 @@ function TestMistakes:test_the_tokenizer_is_that_of_the_folder()
   lu.assertEquals(ckpt.pretrained(folder).chat.source, "{{ messages[0].content }}")
 end
 
-os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestFolders", TestFolders}, {"TestPacked", TestPacked}, {"TestMistakes", TestMistakes}})
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestFolders", TestFolders}, {"TestPacked", TestPacked},
+  {"TestMistakes", TestMistakes}})

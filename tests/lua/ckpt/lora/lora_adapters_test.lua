@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, infer, moe = require "zt.ckpt", require "zt.infer", require "zt.moe"
 local adapters = require "infer.adapter_cases"
-local cases = require "ckpt.lora_cases"
+local cases = require "ckpt.lora.lora_cases"
 local command = require "support.command" "run"
 local safetensors = require "support.safetensors"
 local temporary = require "support.temporary"
@@ -196,6 +196,23 @@ function TestFused:test_head()
   end
 end
 
+-- PEFT saves the base's head beside an adapter of it.
+function TestFused:test_head_of_the_base_beside_its_adapter()
+  for base, is_tied in pairs{qwen2 = true, llama = false} do
+    local lora = {rank = 2, targets = {"head"}}
+    local trainer, folder = cases.trainer(base, lora), temporary()
+    cases.fill(trainer)
+    ckpt.save_adapter(trainer, folder)
+    local tensors = safetensors.read(folder .. adapters.TENSORS)
+    tensors["base_model.model.lm_head.base_layer.weight"] = zt.ones{64, 32}
+    local other = adapters.write(zt.fs.read(folder .. adapters.CONFIG), tensors)
+    local second = cases.trainer(base, lora)
+    lu.assertEquals(ckpt.load_adapter(second, other), {})
+    if is_tied then cases.check_equal(trainer, second)
+    else lu.assertTrue(zt.equal(second:parameter "head.weight", zt.ones{64, 32})) end
+  end
+end
+
 -- Names that are targets must not be found in experts.
 function TestFused:test_targets_beside_experts()
   local options = {layers = 2, hidden = 32, heads = 4, kv_heads = 2, head_dim = 8, ffn = 48, vocab = 64, seq = 64,
@@ -270,7 +287,7 @@ function TestBase:test_lines()
   local script = os.tmpname()
   zt.write_file(script, ([[
     package.path = "tests/lua/?.lua;" .. package.path
-    local cases = require "ckpt.lora_cases"
+    local cases = require "ckpt.lora.lora_cases"
     require("zt.ckpt").load_adapter(cases.trainer("qwen2", {rank = 2}, {precision = "bf16"}), "%s")]]):format(folder))
   local output, status = command(script)
   lu.assertEquals(status, 0, output)
