@@ -150,6 +150,23 @@ function TestImport:test_a_run_is_the_base()
     "the base is not compared with that of the training: its parameters are bfloat16, and were float32")
 end
 
+-- A trainer, a checkpoint and a folder of Hugging Face's have the same hash.
+function TestImport:test_the_base_is_known_again()
+  local trainer, adapter = cases.trainer("llama", {rank = 2}, {precision = "bf16"}), temporary()
+  cases.fill(trainer)
+  ckpt.save_adapter(trainer, adapter)
+  local output = done("import", adapter, temporary(), "--adapter", "--base", FOLDER .. "llama")
+  lu.assertNil(output:find "not compared")
+  local file, run = adapter .. "/ztoolkit_adapter.json", temporary()
+  zt.write_file(file, (zt.fs.read(file):gsub('"hash": "%x%x', '"hash": "zz')))
+  refused("is an adapter of another base than 'tests/golden/adapters/llama'", "import", adapter, run, "--adapter", "--base",
+    FOLDER .. "llama")
+  zt.write_file(file, "{}")
+  refused("is not of the format 'ztoolkit adapter 1': save the adapter again", "import", adapter, run, "--adapter", "--base",
+    FOLDER .. "llama")
+  lu.assertFalse(zt.exists(run))
+end
+
 function TestImport:test_refused()
   local out = temporary()
   local adapter, base = FOLDER .. "llama_all", FOLDER .. "llama"
