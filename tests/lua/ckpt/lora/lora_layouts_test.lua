@@ -16,7 +16,7 @@ local function add(name, mesh, cut, stage)
                    passes = function(program) return program:apply(zero.shard{axis = mesh.dp, stage = stage}) end}
 end
 local cut, sharded = comm.mesh{dp = 1, tp = -1}, comm.mesh{dp = -1}
-add("tp", cut, {tensor = cut.tp}, 1)
+add("tp", cut, {tensor = cut.tp}, 3)
 add("zero3", sharded, nil, 3)
 
 local world = sharded:world()
