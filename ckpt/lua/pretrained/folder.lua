@@ -1,19 +1,26 @@
 --- Opens the model of a folder: of a run, of a checkpoint, with packed matrices, or as Hugging Face writes it.
 
+local chat_folder = require "zt.data.chat_folder"
 local ckpt = require "zt.ckpt"
 local core = require "zt.core"
+local data = require "zt.data"
 local fail = require "zt.fail"
-local fs = require "zt.fs"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
-local json_file = require "zt.ckpt.cmd.json_file"
 local packed = require "zt.ckpt.pretrained.packed"
 local parameters = require "zt.ckpt.pretrained.parameters"
 local precisions = require "zt.ckpt.pretrained.precisions"
-local texts = require "zt.ckpt.pretrained.texts"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local folder = {}
+
+local BYTES = 256 -- tokens of a model of bytes, whose tokenizer needs no file
+
+-- Returns the tokenizer that the files {name = content} are of; nil if they hold none that is known here.
+local function tokenizer_of(files, vocab, path)
+  if files then return chat_folder.tokenizer_of(files, path) end
+  return vocab == BYTES and data.tokenizer.bytes() or nil
+end
 
 -- Returns the files of a Hugging Face folder. A plan needs its config.json only.
 local function files_of(path)
@@ -24,15 +31,13 @@ end
 -- Returns the tensors of a Hugging Face folder, and what belongs to them.
 local function of_huggingface(path)
   local place, files = huggingface_folder.of(path), files_of(path)
-  local generation = place .. "/generation_config.json"
-  local has_generation = core.exists(generation)
-  local ends = has_generation and texts.ends_of((json_file(generation)), files.options.vocab) or {}
+  local ends, generation = chat_folder.generation_ends(place, files.options.vocab)
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
-    stop_tokens = #ends > 0 and ends or texts.ends_of(files.token_ids, files.options.vocab),
+    stop_tokens = ends and #ends > 0 and ends or chat_folder.ends_of(files.token_ids, files.options.vocab),
     files = tokenizer_files.contents(place),
     names = files.names, read = files.read, check = files.check_copies,
-    generation_config = has_generation and fs.read(generation) or nil,
+    generation_config = generation,
     weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
     record = {token_ids = files.token_ids, tokenizer = tokenizer_files.of_folder(place)},
   }
@@ -72,7 +77,8 @@ local function of_checkpoint(path)
     names[#names + 1] = name
   end
   return {
-    options = script.model, dtype = dtype or "fp32", stop_tokens = texts.ends_of(script.token_ids or {}, script.model.vocab),
+    options = script.model, dtype = dtype or "fp32",
+    stop_tokens = chat_folder.ends_of(script.token_ids or {}, script.model.vocab),
     files = tokenizer_files.contents_of(script.tokenizer), names = names,
     record = {token_ids = script.token_ids, tokenizer = script.tokenizer},
     read = function(_, name) return checkpoint:read("model/" .. name) end,
@@ -104,8 +110,8 @@ function folder.open(path, adapter)
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model", path) end
   local opened = opened_of(path)
   if adapter then require("zt.ckpt.loading.adapter").add(opened, adapter, path) end
-  opened.tokenizer = texts.tokenizer_of(opened.files, opened.options.vocab, path)
-  opened.chat = texts.chat_of(opened.files, path)
+  opened.tokenizer = tokenizer_of(opened.files, opened.options.vocab, path)
+  opened.chat = opened.files and chat_folder.chat_of(opened.files, path) or nil
   function opened.load(trainer, is_other)
     if opened.load_parts and not is_other then return opened.load_parts(trainer) end
     if opened.check then opened.check() end
