@@ -21,6 +21,25 @@ void check_model_name(const std::string& model) {
   fault("its model is '{}', which must be the plain name of a file in the same folder, without '/' and not '..'", model);
 }
 
+DocumentsNote note_from_json(const nlohmann::json& json) {
+  DocumentsNote note{.kind = json.at("kind"),
+                     .mask_of = json.at("mask_of"),
+                     .template_hash = {},
+                     .records = json.at("records"),
+                     .stop_tokens = json.at("stop_tokens")};
+  if (const auto& source = json.at("template"); !source.is_null()) note.template_hash = source.at("hash");
+  return note;
+}
+
+void add_note(const DocumentsNote& note, nlohmann::ordered_json& json) {
+  json["kind"] = note.kind;
+  json["mask_of"] = note.mask_of;
+  json["template"] = nullptr;
+  if (!note.template_hash.empty()) json["template"] = {{"hash", note.template_hash}};
+  json["records"] = note.records;
+  json["stop_tokens"] = note.stop_tokens;
+}
+
 Companion from_json(const nlohmann::json& json) {
   if (const auto format = json.at("format").get<std::string>(); format != kFormat) {
     fault("its format is '{}', which is not '{}'", format, kFormat);
@@ -35,6 +54,7 @@ Companion from_json(const nlohmann::json& json) {
                       .source = source.at("name"),
                       .source_bytes = source.at("bytes"),
                       .source_hash = source.at("hash")};
+  if (json.contains("kind")) companion.documents = note_from_json(json);
   check_model_name(companion.model);
   if (companion.tokenizer == "sentencepiece" && companion.model.empty()) fault("it does not name the model of its tokenizer");
   if (companion.vocab < 1) fault("its vocab is {}, which must be at least 1", companion.vocab);
@@ -70,12 +90,13 @@ std::string companion_text(const Companion& companion) {
     tokenizer["model"] = companion.model;
     tokenizer["hash"] = companion.model_hash;
   }
-  const nlohmann::ordered_json json{
+  nlohmann::ordered_json json{
       {"format", kFormat},
       {"tokens", companion.tokens},
       {"vocab", companion.vocab},
       {"tokenizer", tokenizer},
       {"source", {{"name", companion.source}, {"bytes", companion.source_bytes}, {"hash", companion.source_hash}}}};
+  if (companion.documents) add_note(*companion.documents, json);
   return json.dump(2) + "\n";
 }
 

@@ -5,14 +5,31 @@
 //  "source": {"name": "gcide.txt", "bytes": 29317154, "hash": "0123456789abcdef"}}
 //
 // Hashes are 64-bit FNV-1a of the bytes, as 16 hexadecimal digits.
+//
+// The companion of documents with a mask (see DocumentWriter) also has
+//
+//  "kind": "conversations", "mask_of": "completion", "template": {"hash": "0011223344556677"}, "records": 1000, "stop_tokens":
+//  [2]
+//
+// "template" is null if no chat template wrote the texts.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace zt::data {
+
+// What the documents of a file with a mask are.
+struct DocumentsNote {
+  std::string kind;           // "conversations", "preferences" or "prompts"
+  std::string mask_of;        // which tokens count: "all", "completion", "assistant", "last", or "none" of prompts
+  std::string template_hash;  // content_hash of the chat template; empty: none
+  int64_t records = 0;
+  std::vector<int64_t> stop_tokens;  // that end an answer
+};
 
 struct Companion {
   int64_t tokens = 0;
@@ -23,6 +40,7 @@ struct Companion {
   std::string source;      // name of the text, without its folder
   int64_t source_bytes = 0;
   std::string source_hash;
+  std::optional<DocumentsNote> documents = std::nullopt;  // nullopt: one text without a mask
 };
 
 // Returns the path of a companion file, for example corpus.json of corpus.npy: `extension` replaces ".npy". Throws Misuse if

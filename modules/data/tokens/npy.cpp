@@ -9,8 +9,8 @@ namespace zt::data {
 
 namespace {
 
-template <class T>
-void pack(std::span<const int32_t> values, const std::string& path, std::string& out) {
+template <class T, class From>
+void pack(std::span<const From> values, const std::string& path, std::string& out) {
   out.resize(values.size() * sizeof(T));
   auto* narrow = reinterpret_cast<T*>(out.data());
   for (size_t i = 0; i < values.size(); ++i) {
@@ -51,12 +51,16 @@ std::string NpyFile::digest() const {
   return fmt::format("{} numbers, hash {}", count(), hash.text());
 }
 
-NpyWriter::NpyWriter(std::string path, NpyType type) : file_(std::move(path)), type_(type) {
+NpyWriter::NpyWriter(std::string path, NpyType type, io::FileSystem& files) : file_(std::move(path), files), type_(type) {
   file_.append(make_npy_header(type, 0));
 }
 
-void NpyWriter::append(std::span<const int32_t> values) {
+template <class From>
+void NpyWriter::append_values(std::span<const From> values) {
   switch (type_) {
+    case NpyType::u8:
+      pack<uint8_t>(values, file_.path(), buffer_);
+      break;
     case NpyType::u16:
       pack<uint16_t>(values, file_.path(), buffer_);
       break;
@@ -73,6 +77,10 @@ void NpyWriter::append(std::span<const int32_t> values) {
   file_.append(buffer_);
   count_ += static_cast<int64_t>(values.size());
 }
+
+template void NpyWriter::append_values(std::span<const int32_t>);
+template void NpyWriter::append_values(std::span<const int64_t>);
+template void NpyWriter::append_values(std::span<const uint8_t>);
 
 void NpyWriter::commit() {
   file_.overwrite(0, make_npy_header(type_, count_));

@@ -13,8 +13,8 @@
 
 namespace zt::data {
 
-// The element types that can be read. Tokens are u16 or u32; offsets may have any of these types.
-enum class NpyType : uint8_t { u16, u32, u64, i64 };
+// The element types that can be read. Tokens are u16 or u32, masks are u8; offsets may have any of these types.
+enum class NpyType : uint8_t { u8, u16, u32, u64, i64 };
 int64_t item_size(NpyType type);  // bytes
 const char* descr(NpyType type);  // the type's name in the header, for example "<u2"
 
@@ -52,10 +52,12 @@ class NpyFile {
   std::string digest() const;
 
   // Calls visit(span<const T>, index of its first element) for each part of the elements [first, first + count), in ascending
-  // order. T is uint16_t, uint32_t, uint64_t or int64_t. Requires that the elements exist.
+  // order. T is uint8_t, uint16_t, uint32_t, uint64_t or int64_t. Requires that the elements exist.
   template <class Visit>
   void visit(int64_t first, int64_t count, const Visit& visit) const {
     switch (header_.type) {
+      case NpyType::u8:
+        return visit_as<uint8_t>(first, count, visit);
       case NpyType::u16:
         return visit_as<uint16_t>(first, count, visit);
       case NpyType::u32:
@@ -91,14 +93,19 @@ class NpyFile {
 // Writes an array whose length is not known beforehand. The file appears under its name in `commit` (see AtomicFile).
 class NpyWriter {
  public:
-  NpyWriter(std::string path, NpyType type);
+  NpyWriter(std::string path, NpyType type, io::FileSystem& files = io::posix_files());
 
   // Throws Misuse if the type cannot hold a value.
-  void append(std::span<const int32_t> values);
+  void append(std::span<const int32_t> values) { append_values(values); }
+  void append(std::span<const int64_t> values) { append_values(values); }
+  void append(std::span<const uint8_t> values) { append_values(values); }
   int64_t count() const { return count_; }
   void commit();
 
  private:
+  template <class From>
+  void append_values(std::span<const From> values);
+
   io::AtomicFile file_;
   NpyType type_;
   int64_t count_ = 0;

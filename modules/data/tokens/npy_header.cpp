@@ -11,7 +11,7 @@ namespace zt::data {
 namespace {
 
 constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::array kTypes{NpyType::u16, NpyType::u32, NpyType::u64, NpyType::i64};
+constexpr std::array kTypes{NpyType::u8, NpyType::u16, NpyType::u32, NpyType::u64, NpyType::i64};
 
 template <class... Args>
 [[noreturn]] void defect(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
@@ -127,6 +127,7 @@ NpyType parse_type(const std::string& text, const std::string& path) {
   for (const NpyType type : kTypes) {
     if (text == descr(type)) return type;
   }
+  if (text == "|u1") return NpyType::u8;  // as NumPy writes it: single bytes have no order
   if (text.starts_with('>')) defect(path, "its numbers are big-endian (dtype '{}')", text);
   defect(path, "its dtype is '{}', where tokens are '<u2' (uint16) or '<u4' (uint32)", text);
 }
@@ -165,11 +166,13 @@ void check_length(int64_t file_bytes, const NpyHeader& header, const std::string
 }  // namespace
 
 int64_t item_size(NpyType type) {
-  return type == NpyType::u16 ? 2 : type == NpyType::u32 ? 4 : 8;
+  return type == NpyType::u8 ? 1 : type == NpyType::u16 ? 2 : type == NpyType::u32 ? 4 : 8;
 }
 
 const char* descr(NpyType type) {
   switch (type) {
+    case NpyType::u8:
+      return "<u1";
     case NpyType::u16:
       return "<u2";
     case NpyType::u32:

@@ -30,6 +30,22 @@ TEST(Companion, ReadsWhatItWrites) {
   ASSERT_TRUE(read);
   EXPECT_EQ(companion_text(*read), companion_text(kCompanion));
   EXPECT_FALSE(read_companion(folder / "other.npy"));
+  EXPECT_FALSE(read->documents);
+}
+
+TEST(Companion, SaysWhatDocumentsAre) {
+  const Folder folder;
+  Companion companion = kCompanion;
+  for (const std::string hash : {"", "00aa"}) {
+    companion.documents =
+        DocumentsNote{.kind = "preferences", .mask_of = "completion", .template_hash = hash, .records = 5, .stop_tokens = {1, 2}};
+    folder.put("a.json", companion_text(companion));
+    const auto read = read_companion(folder / "a.npy");
+    ASSERT_TRUE(read && read->documents);
+    EXPECT_EQ(read->documents->stop_tokens, (std::vector<int64_t>{1, 2}));
+    EXPECT_EQ(read->documents->template_hash, hash);
+    EXPECT_EQ(companion_text(*read), companion_text(companion));
+  }
 }
 
 TEST(Companion, SaysWhatIsWrong) {

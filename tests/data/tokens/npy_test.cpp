@@ -44,8 +44,8 @@ std::string defect_of(const std::string& bytes) {
 
 TEST(Npy, ReadsWhatItWrites) {
   const Folder folder;
-  for (const NpyType type : {NpyType::u16, NpyType::u32, NpyType::u64, NpyType::i64}) {
-    for (const int n : {0, 1, 3, 1000}) {
+  for (const NpyType type : {NpyType::u8, NpyType::u16, NpyType::u32, NpyType::u64, NpyType::i64}) {
+    for (const int n : {0, 1, 3, type == NpyType::u8 ? 256 : 1000}) {
       const std::string path = folder.put_tokens("a.npy", counting(n), type);
       const NpyFile file(path);
       EXPECT_EQ(file.type(), type);
@@ -68,6 +68,17 @@ TEST(Npy, AppendsInParts) {
   EXPECT_EQ(read_all(NpyFile(folder / "a.npy")), (std::vector<int64_t>{1, 2, 65535}));
 }
 
+TEST(Npy, WritesNumbersOfEveryWidth) {
+  const Folder folder;
+  NpyWriter writer(folder / "a.npy", NpyType::i64);
+  writer.append(std::vector<int64_t>{0, int64_t{1} << 40});
+  writer.append(std::vector<uint8_t>{7});
+  writer.commit();
+  EXPECT_EQ(read_all(NpyFile(folder / "a.npy")), (std::vector<int64_t>{0, int64_t{1} << 40, 7}));
+  NpyWriter mask(folder / "m.npy", NpyType::u8);
+  EXPECT_THAT(message_of<Misuse>([&] { mask.append(std::vector<int32_t>{256}); }), HasSubstr("from 0 to 255"));
+}
+
 TEST(Npy, HasNoNameBeforeCommit) {
   const Folder folder;
   {
@@ -88,6 +99,10 @@ TEST(Npy, ReadsWhatNumPyWrites) {
   const std::string other = npy("{\"shape\":(4,),'fortran_order':False,'descr':'<u2'}", kFour, 2);
   EXPECT_EQ(read_all(NpyFile(folder.put("b.npy", other))), (std::vector<int64_t>{1, 2, 3, 65535}))
       << "version 2, other order of keys";
+  for (const char* type : {"|u1", "<u1"}) {
+    const std::string bytes = npy(dictionary(type, "(8,)"), kFour);
+    EXPECT_EQ(read_all(NpyFile(folder.put("c.npy", bytes))).size(), 8U) << type;
+  }
 }
 
 TEST(Npy, RefusesAnotherFormat) {
