@@ -40,6 +40,10 @@ class HuggingFaceTokenizer : public Tokenizer {
     return writer_.bytes_of(id);
   }
   std::optional<int64_t> id_of(std::string_view token) const override { return pipeline_.id_of(token); }
+  std::string token_of(int64_t id) const override {
+    check_id(id);
+    return pipeline_.token_of(id);
+  }
   bool is_special(int64_t id) const override {
     check_id(id);
     return pipeline_.is_special(id);

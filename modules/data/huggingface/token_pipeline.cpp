@@ -112,6 +112,12 @@ bool TokenPipeline::is_special(int64_t id) const {
   return token && added_.is_special(token->content);
 }
 
+std::string TokenPipeline::token_of(int64_t id) const {
+  if (const AddedToken* token = added_.find(id)) return token->content;
+  const std::string* token = model_->tokens().token_of(id);
+  return token ? *token : "";
+}
+
 const std::string* TokenPipeline::decoded_token(int64_t id) const {
   const AddedToken* token = added_.find(id);
   return token ? &token->decoded : model_->tokens().token_of(id);

@@ -30,6 +30,8 @@ class TokenPipeline {
 
   std::optional<int64_t> id_of(std::string_view token) const;
   bool is_special(int64_t id) const;
+  // Returns the token as the file writes it; empty for an id without a token.
+  std::string token_of(int64_t id) const;
   // Returns the token as decoders get it, or nullptr for an id without a token.
   const std::string* decoded_token(int64_t id) const;
   // Returns whether `decode` leaves out the token.

@@ -135,6 +135,7 @@ class SentencePieceTokenizer : public Tokenizer {
   }
 
   std::string bytes_of(int64_t id) const override { return model_->bytes_of(checked(id)); }
+  std::string token_of(int64_t id) const override { return model_->piece(checked(id)); }
   bool is_special(int64_t id) const override { return model_->is_control(checked(id)); }
   std::optional<int64_t> id_of(std::string_view token) const override {
     const int id = model_->id_of(std::string(token));

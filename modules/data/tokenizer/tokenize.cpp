@@ -1,23 +1,22 @@
 #include "tokenize.h"
 
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <algorithm>
+#include <array>
 #include <filesystem>
 
+#include "outputs.h"
 #include "text_reader.h"
 #include "tokens/companion.h"
 #include "tokens/npy.h"
 #include "zt/base/error.h"
 #include "zt/io/atomic_file.h"
-#include "zt/io/io_errors.h"
 
 namespace zt::data {
 
 namespace {
 
 constexpr int64_t kChunk = 1 << 16;  // most bytes encoded at once
+constexpr std::array kTextOutputs{".npy", ".json", ".model", ".tokenizer.json"};
 
 bool is_continuation(char c) {
   return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
@@ -53,27 +52,6 @@ void check_text(FileText& text, const Tokenizer& tokenizer) {
   }
 }
 
-// Throws Misuse if the outputs' folder is missing or cannot be written, or if an output would replace the text or something that
-// is not a regular file.
-void check_outputs(const std::string& input, const std::string& output) {
-  const std::string folder = io::folder_of(output);
-  if (!std::filesystem::is_directory(folder))
-    misuse("cannot write '{}': there is no folder '{}': make it first (mkdir -p)", output, folder);
-  if (access(folder.c_str(), W_OK | X_OK) != 0) misuse("cannot write '{}': {}: {}", output, folder, std::strerror(errno));
-  for (const char* extension : {".npy", ".json", ".model", ".tokenizer.json"}) {
-    const std::string path = beside(output, extension);
-    std::error_code error;
-    const auto kind = std::filesystem::status(path, error).type();
-    if (kind == std::filesystem::file_type::not_found) continue;
-    if (kind != std::filesystem::file_type::regular) {
-      misuse("cannot write '{}': something that is not a regular file has that name. Give another output", path);
-    }
-    if (std::filesystem::equivalent(path, input, error)) {
-      misuse("writing '{}' would replace the text '{}': give another output", path, input);
-    }
-  }
-}
-
 // Returns how many bytes are encoded at once. The tokens of a tokenizer.json may depend on where a text is cut.
 int64_t part_of(const FileText& text, const Tokenizer& tokenizer) {
   return model_extension(tokenizer) == ".model" ? kChunk : std::max<int64_t>(text.size(), 1);
@@ -95,23 +73,6 @@ std::string encode_all(FileText& text, const Tokenizer& tokenizer, NpyWriter& ou
     if (progress) progress(at, text.size());
   }
   return hash.text();
-}
-
-Companion describe(const FileText& text, const std::string& hash, const Tokenizer& tokenizer, const std::string& output,
-                   int64_t tokens) {
-  Companion companion{.tokens = tokens,
-                      .vocab = tokenizer.vocab(),
-                      .tokenizer = tokenizer.kind(),
-                      .model = {},
-                      .model_hash = {},
-                      .source = std::filesystem::path(text.path()).filename(),
-                      .source_bytes = text.size(),
-                      .source_hash = hash};
-  if (!tokenizer.model().empty()) {
-    companion.model = std::filesystem::path(beside(output, model_extension(tokenizer))).filename();
-    companion.model_hash = content_hash(tokenizer.model());
-  }
-  return companion;
 }
 
 }  // namespace
@@ -140,20 +101,27 @@ size_t next_chunk(std::string_view text, size_t limit) {
 void check_tokenize(const std::string& input, const std::string& output) {
   const FileText text(input);
   if (text.size() == 0) fault("'{}' is empty: there is nothing to tokenize", text.path());
-  check_outputs(input, output);
+  check_outputs(input, output, kTextOutputs);
 }
 
 int64_t tokenize_file(const std::string& input, const std::string& output, const Tokenizer& tokenizer, const Progress& progress) {
-  const std::string companion_path = beside(output, ".json");
   check_tokenize(input, output);
   FileText text(input);
   check_text(text, tokenizer);
-  NpyWriter tokens(output, tokenizer.vocab() <= 65536 ? NpyType::u16 : NpyType::u32);
+  NpyWriter tokens(output, token_type(tokenizer));
   const std::string hash = encode_all(text, tokenizer, tokens, progress);
   // Remove the old tokens first: old tokens must never lie beside a new model.
   std::filesystem::remove(output);
-  if (!tokenizer.model().empty()) io::replace_file(beside(output, model_extension(tokenizer)), tokenizer.model());
-  io::replace_file(companion_path, companion_text(describe(text, hash, tokenizer, output, tokens.count())));
+  write_companions(tokenizer, output,
+                   {.tokens = tokens.count(),
+                    .vocab = tokenizer.vocab(),
+                    .tokenizer = tokenizer.kind(),
+                    .model = {},
+                    .model_hash = {},
+                    .source = std::filesystem::path(text.path()).filename(),
+                    .source_bytes = text.size(),
+                    .source_hash = hash},
+                   io::posix_files());
   tokens.commit();
   return tokens.count();
 }

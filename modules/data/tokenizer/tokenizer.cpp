@@ -32,6 +32,7 @@ class ByteTokenizer : public Tokenizer {
   std::optional<int64_t> id_of(std::string_view token) const override {
     return token.size() == 1 ? std::optional<int64_t>(static_cast<unsigned char>(token[0])) : std::nullopt;
   }
+  std::string token_of(int64_t id) const override { return decode(std::array{id}); }
   bool is_special(int64_t id) const override { return decode(std::array{id}).empty(); }
   const std::string& model() const override { return kNoModel; }
 

@@ -51,6 +51,9 @@ class Tokenizer {
   virtual std::string bytes_of(int64_t id) const = 0;
   // Returns the id of a token as the tokenizer's file writes it, such as "<|im_end|>", or nullopt.
   virtual std::optional<int64_t> id_of(std::string_view token) const = 0;
+  // Returns the token of an id as the tokenizer's file writes it: the inverse of id_of. Empty for an id without a token. Throws
+  // as `decode`.
+  virtual std::string token_of(int64_t id) const = 0;
   // Returns whether the id is a special token. Throws as `decode`.
   virtual bool is_special(int64_t id) const = 0;
   // Returns the bytes of the tokenizer's model file; empty for a tokenizer without a model.
