@@ -1,6 +1,7 @@
 // The Lua binding of the module.
 #include <optional>
 
+#include "documents.h"
 #include "stream/open.h"
 #include "texts.h"
 #include "tokenizer/tokenizer.h"
@@ -79,6 +80,8 @@ ZT_LUA_MODULE(data) {
   using namespace zt::data;
   module.function<zt::lua::made<open_tokens>>("tokens").function<zt::lua::made<open_documents>>("documents");
   open_texts(module);
+  open_document_files(module);
+  module.from_lua("tokenize_chat", "zt.data.tokenize_chat");
   module.type<Stream>()
       .method<stream_batch>("batch")
       .method<stream_steps>("steps")

@@ -62,24 +62,11 @@ const auto kEncode =
                   "none: special tokens in the text are text; parsed: they become tokens; added: and those around a text")
         .optional("contents", &EncodeCall::contents, "ranges {begin, end} of bytes, from 0, that are text all the same");
 
-std::vector<TextRange> ranges_of(const std::vector<std::vector<int64_t>>& given, size_t size) {
-  std::vector<TextRange> ranges;
-  for (const std::vector<int64_t>& range : given) {
-    const size_t least = ranges.empty() ? 0 : ranges.back().end;
-    const bool is_right = range.size() == 2 && range[0] >= static_cast<int64_t>(least) && range[1] >= range[0] &&
-                          range[1] <= static_cast<int64_t>(size);
-    if (!is_right)
-      misuse("tokenizer:encode.contents must be ascending ranges {{begin, end}} within the {} bytes of the text", size);
-    ranges.push_back({static_cast<size_t>(range[0]), static_cast<size_t>(range[1])});
-  }
-  return ranges;
-}
-
 // tokenizer:encode(text, [{specials =, contents =}]) -> int64 [n]
 int encode(lua_State* L) {
   const std::string text = lua::check_string(L, 2);
   const EncodeCall call = kEncode.parse(lua::is_absent(L, 3) ? Value() : lua::check_value(L, 3));
-  const std::vector<TextRange> contents = ranges_of(call.contents, text.size());
+  const std::vector<TextRange> contents = text_ranges("tokenizer:encode.contents", call.contents, text.size());
   std::vector<int32_t> ids;
   lua::check<Tokenizer>(L, 1)->encode(text, ids, {call.specials, contents});
   const auto count = static_cast<int64_t>(ids.size());
@@ -116,6 +103,16 @@ std::vector<int64_t> check_ids(lua_State* L, int index) {
 
 int decode(lua_State* L) {
   lua::push(L, lua::check<Tokenizer>(L, 1)->decode(check_ids(L, 2)));
+  return 1;
+}
+
+// tokenizer:pieces(tokens) -> the text that each token adds, and of a special token its name
+int pieces(lua_State* L) {
+  const auto tokenizer = lua::check<Tokenizer>(L, 1);
+  std::vector<std::string> texts;
+  for (const int64_t id : check_ids(L, 2))
+    texts.push_back(tokenizer->is_special(id) ? tokenizer->token_of(id) : tokenizer->bytes_of(id));
+  lua::push_list(L, texts);
   return 1;
 }
 
@@ -211,6 +208,18 @@ int check_files(lua_State* L) {
 
 }  // namespace
 
+std::vector<TextRange> text_ranges(const std::string& name, const std::vector<std::vector<int64_t>>& given, size_t size) {
+  std::vector<TextRange> ranges;
+  for (const std::vector<int64_t>& range : given) {
+    const size_t least = ranges.empty() ? 0 : ranges.back().end;
+    const bool is_right = range.size() == 2 && range[0] >= static_cast<int64_t>(least) && range[1] >= range[0] &&
+                          range[1] <= static_cast<int64_t>(size);
+    if (!is_right) misuse("{} must be ascending ranges {{begin, end}} within the {} bytes of the text", name, size);
+    ranges.push_back({static_cast<size_t>(range[0]), static_cast<size_t>(range[1])});
+  }
+  return ranges;
+}
+
 void open_texts(lua::Module& module) {
   module.function<tokenize>("tokenize");
   module.function<check_files>("check_tokenize");
@@ -222,6 +231,7 @@ void open_texts(lua::Module& module) {
   module.type<Tokenizer>()
       .method<encode>("encode")
       .method<decode>("decode")
+      .method<pieces>("pieces")
       .method<id_of>("id_of")
       .method<is_special>("is_special")
       .method<&Tokenizer::model>("model")
