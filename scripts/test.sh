@@ -43,7 +43,7 @@ if [ "$oracle" = yes ]; then
     step "golden files: $maker"
     venv=.venv-oracle
     case $maker in
-      */make_adapters.py|*/make_cutoffs.py|*/make_generation.py|*/make_huggingface.py|*/make_packed.py|*/make_templates.py|*/make_tokenizers.py) venv=.venv-huggingface ;;
+      */make_adapters.py|*/make_chat_masks.py|*/make_cutoffs.py|*/make_generation.py|*/make_huggingface.py|*/make_packed.py|*/make_templates.py|*/make_tokenizers.py) venv=.venv-huggingface ;;
     esac
     "$venv/bin/python" "$maker"
   done

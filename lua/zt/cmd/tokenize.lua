@@ -116,7 +116,7 @@ end
 
 -- Returns an error of the library with the names of this command's options.
 local function by_options(message)
-  message = message:gsub("mask = '(%w+)'", "--mask %1")
+  message = message:gsub("mask = '(%w+)'", "--mask %1"):gsub("plain = true", "--plain"):gsub("skip_bad = true", "--skip-bad")
   for name, flag in pairs {vocab = "--vocab", type = "--kind", sample_bytes = "--sample-bytes"} do
     message = message:gsub("data%.tokenizer%.train%." .. name .. "%f[^%w_]", "option '" .. flag .. "'")
     message = message:gsub("%f[%w_]" .. name .. " = (%d+)", flag .. " %1")

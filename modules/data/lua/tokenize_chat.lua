@@ -101,7 +101,7 @@ function Work:take(line)
   if not is_right then
     if not bad.is(list) then error(list, 0) end
     local message = ("line %d of %s: %s"):format(self.lines.number, self.o.input, tostring(list))
-    if not self.o.skip_bad then fail("%s", message) end
+    if not self.o.skip_bad then fail("%s (skip_bad = true leaves out such records)", message) end
     self.skipped = self.skipped + 1
     if self.o.on_bad then self.o.on_bad(message) end
     return

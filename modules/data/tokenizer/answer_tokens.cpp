@@ -45,7 +45,7 @@ class AnswerEncoder {
   AnswerEncoder(const Tokenizer& tokenizer, const AnswerText& text) : tokenizer_(tokenizer), text_(text), at_(text.from) {
     for (const int64_t id : text.begin) out_.tokens.push_back(static_cast<int32_t>(id));
     out_.counts.resize(out_.tokens.size());
-    if (text.from > 0) previous_ = last_token_before(text.from);
+    if (text.from > 0 && adds_space_before(tokenizer)) previous_ = last_token_before(text.from);
   }
 
   AnswerTokens run() {

@@ -29,7 +29,7 @@ function TestCommand:output() return "--output", self.path .. "/sft.npy" end
 function TestCommand:test_it_names_its_files_and_sums_up()
   local text, status = self:run({RIGHT, RIGHT, "{"}, "--output", self.path .. "/sft.npy", "--skip-bad")
   lu.assertEquals(status, 0, text)
-  lu.assertStrContains(text, "tokenize: warning: left out line 3 of " .. self.path .. "/x.jsonl: not JSON")
+  lu.assertStrContains(text, "tokenize: warning: left out line 3 of " .. self.path .. "/x.jsonl: it is not JSON")
   lu.assertStrContains(text, "encoded 100 %")
   local documents = chat_files.read(self.path .. "/sft.npy")
   local tokens = #documents[1].tokens
@@ -47,6 +47,7 @@ function TestCommand:test_the_first_bad_record_ends_it()
   local text, status = self:run({RIGHT, '{"prompt": "x"}'}, self:output())
   lu.assertEquals(status, 1, text)
   lu.assertStrContains(text, "tokenize: line 2 of " .. self.path .. "/x.jsonl: its keys are those of prompts")
+  lu.assertStrContains(text, "(--skip-bad leaves out such records)")
   lu.assertEquals(fs.list(self.path), {"x.jsonl"})
 end
 

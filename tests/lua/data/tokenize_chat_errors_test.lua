@@ -89,7 +89,7 @@ end
 function TestErrors:test_what_the_template_refuses()
   local odd = messages(ASSISTANT, USER)
   local model = chat_files.GOLDEN .. "/gemma"
-  self:refused(odd, {"the chat template cannot write it", "Roles must alternate"}, {model = model})
+  self:refused(odd, {"the chat template does not accept it", "Roles must alternate", "Give what it asks for"}, {model = model})
 end
 
 -- Returns a folder whose template writes a message in another way once there are later ones.
@@ -101,7 +101,7 @@ end
 
 function TestErrors:test_templates_that_rewrite_answers()
   local model, two = self:forgetful(), messages(USER, ASSISTANT, USER, ASSISTANT)
-  self:refused(two, {"messages[2]: the template writes it in another way once there are messages after it", "--mask last"},
+  self:refused(two, {"messages[2]: the template writes it in another way once there are messages after it", "mask = 'last'"},
                {model = model})
   data.tokenize_chat(self:options({RIGHT, two}, {model = model, mask = "last"}))
   local prefix = chat_files.folder(self.path .. "/prefix", "chatml", {["chat_template.jinja"] = "{{ messages | length }}:"
@@ -119,6 +119,9 @@ function TestErrors:test_of_preferences_and_prompts()
                      {'{"prompt": "x", "chosen": [' .. USER .. "," .. ASSISTANT .. '], "rejected": "b"}'})
   self:refused_alone("rejected is an empty answer", {'{"prompt": "x", "chosen": "a", "rejected": ""}'})
   self:refused_alone("'rejected' is an empty answer", {'{"prompt": "x", "chosen": "a", "rejected": ""}'}, {plain = true})
+  local model = chat_files.folder(self.path .. "/counts", "chatml", {["chat_template.jinja"] = "{{ messages | length }}"})
+  self:refused_alone("chosen: the template writes the prompt in another way once there is an answer",
+                     {'{"prompt": "x", "chosen": "a", "rejected": "b"}'}, {model = model})
   self:refused_alone("prompt[2] is an answer of the assistant", {'{"prompt": [' .. USER .. "," .. ASSISTANT .. "]}"})
   self:refused_alone("mask = 'all' has no meaning with prompts", {'{"prompt": "x"}'}, {mask = "all"})
   self:refused_alone("mask = 'last' has no meaning with preferences", {'{"prompt": "x", "chosen": "a", "rejected": "b"}'},

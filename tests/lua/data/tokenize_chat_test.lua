@@ -195,6 +195,10 @@ function TestMasks:test_prompts_keep_their_items()
   lu.assertEquals({companion.kind, companion.mask_of, #documents}, {"prompts", "none", 2})
   lu.assertEquals(fs.read(self.path .. "/x.items.jsonl"), table.concat(lines, "\n") .. "\n")
   lu.assertEquals(counted(tokenizer, documents[2]), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
+  local template = data.chat_template(fs.read(model .. "/chat_template.jinja"), "chatml")
+  local chat = template:render({{role = "user", content = "1 + 1?"}}, {add_generation_prompt = true})
+  local as_sampled = tokenizer:encode(chat.text, {specials = "parsed", contents = chat.contents}):tolist()
+  lu.assertEquals(documents[1].tokens, as_sampled)
   local plain = self:convert({lines[1]}, model, {plain = true})
   lu.assertEquals(counted(tokenizer, plain[1]), "1 + 1?")
 end
@@ -207,6 +211,35 @@ function TestMasks:test_tools_reach_the_template()
   local documents = self:convert({'{"tools": [{"name": "f", "a": []}], "messages": [{"role": "user", "content": "Hi"},'
     .. '{"role": "assistant", "content": "A"}]}'}, model)
   lu.assertStrContains(counted(tokenizer, documents[1]), '{"name": "f", "a": []}<|im_start|>user')
+end
+
+-- Older folders name their special tokens in a file of their own, and some have several templates.
+function TestMasks:test_older_folders()
+  local model = self:folder("llama3", {["chat_template.jinja"] = false, ["tokenizer_config.json"] = zt.json.encode{
+    chat_template = {{name = "tool_use", template = "no"}, {name = "default", template =
+      "{{ bos_token }}{% for m in messages %}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
+      .. "{% if add_generation_prompt %}assistant: {% endif %}"}}}})
+  zt.write_file(model .. "/special_tokens_map.json", '{"bos_token": {"content": "<s>"}, "eos_token": "</s>"}')
+  local documents, companion = self:convert({{prompt = "Hi", completion = "Yes"}}, model)
+  local tokenizer = data.tokenizer.load(model)
+  lu.assertEquals(counted(tokenizer, documents[1]), "<s>user: Hi</s>assistant: [Yes</s>]")
+  lu.assertEquals(companion.stop_tokens, {tokenizer:id_of "</s>"})
+end
+
+function TestMasks:test_options_of_answers()
+  local tokenizer = data.tokenizer.bytes()
+  local function refused(message, options)
+    lu.assertErrorMsgContains(message, tokenizer.encode_answers, tokenizer, "some text", options)
+  end
+  refused("answers must be ascending ranges", {answers = {{3, 99}}})
+  refused("contents must be ascending ranges", {contents = {{3, 2}}})
+  refused("from is 10: it must lie in the 9 bytes", {from = 10})
+  refused("from is 5: it must lie in the 9 bytes of the text, and before all answers", {from = 5, answers = {{4, 9}}})
+  refused("begin has the token 256: this tokenizer has the tokens 0 to 255", {begin = {256}})
+  refused("end_token has the token -1", {end_token = -1})
+  local found = tokenizer:encode_answers("abc", {answers = {{1, 2}}, stop_tokens = {98}, begin = {1}, end_token = 2})
+  lu.assertEquals({found.tokens:tolist(), found.mask:tolist()}, {{1, 97, 98, 2, 99}, {0, 0, 1, 1, 0}})
+  lu.assertEquals({found.size, found.counted, found.stopped}, {5, 2, 1})
 end
 
 function TestMasks:test_stop_tokens()

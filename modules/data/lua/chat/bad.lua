@@ -14,10 +14,11 @@ end
 --- Returns whether an error is one of a record.
 function bad.is(failure) return getmetatable(failure) == Bad end
 
---- Calls a function of the library, whose errors are mistakes of the record. Returns its result.
-function bad.guard(name, fn, ...)
+--- Calls a function of the library, whose errors are mistakes of the record. `what` says what is wrong then, `advice` what to do.
+-- Returns its result.
+function bad.guard(what, advice, fn, ...)
   local is_right, result = pcall(fn, ...)
-  if not is_right then bad.raise("%s: %s", name, (tostring(result):gsub("^%S+:%d+: ", ""))) end
+  if not is_right then bad.raise("%s: %s. %s", what, (tostring(result):gsub("^%S+:%d+: ", "")), advice) end
   return result
 end
 

@@ -28,7 +28,8 @@ end
 -- Returns a document of a text: what tokenizer:encode_answers returns for the options, and the number of `answers`.
 function Documents:encode(text, options)
   options.stop_tokens = self.folder.stop_tokens
-  local document = bad.guard("it cannot be encoded", self.tokenizer.encode_answers, self.tokenizer, text, options)
+  local tokenizer = self.tokenizer
+  local document = bad.guard("it cannot be encoded", "Leave it out", tokenizer.encode_answers, tokenizer, text, options)
   if document.size == 0 then bad.raise "it has no tokens: its texts are empty" end
   document.answers = #(options.answers or {})
   return document

@@ -130,8 +130,8 @@ end
 local function text_of(fields, key)
   local value = fields[key]
   if type(value) == "string" then return value end
-  bad.raise("'%s' is a list of messages, which needs a chat template: give a text, or a folder with a template (and no --plain)",
-            key)
+  bad.raise("'%s' is a list of messages, which needs a chat template: give a text, or a folder with a template (without "
+    .. "plain = true)", key)
 end
 
 local function check_alpaca(fields)
@@ -146,7 +146,7 @@ local function has_input(fields) return fields.input ~= nil and fields.input ~= 
 local function set_texts(record)
   local fields, form = record.fields, record.form
   if form.key == "messages" then
-    bad.raise "'messages' need a chat template: give a folder with one (and no --plain), or {prompt, completion}"
+    bad.raise "'messages' need a chat template: give a folder with one (without plain = true), or {prompt, completion}"
   elseif form.key == "instruction" then
     record.prompt = has_input(fields) and ALPACA.with_input:format(fields.instruction, fields.input)
       or ALPACA.without:format(fields.instruction)
@@ -194,8 +194,8 @@ end
 -- are used as they are. Raises an error of the record if it is wrong.
 function records.parse(line, is_plain)
   local is_json, fields = pcall(core.json.decode, line)
-  if not is_json then bad.raise("%s", (tostring(fields):gsub("^%S+:%d+: ", ""))) end
-  local kept = bad.guard("it cannot be read", data.json, line, "the line")
+  if not is_json then bad.raise("it is %s. Correct it", (tostring(fields):gsub("^%S+:%d+: ", ""))) end
+  local kept = bad.guard("it cannot be kept as it is", "Correct it", data.json, line, "the line")
   local is_object, kept_fields = pcall(kept.fields, kept)
   if not is_object then bad.raise "it is not a JSON object: give {...} in each line" end
   local record = {fields = fields, kept = kept_fields, line = line, form = form_of(fields)}

@@ -25,16 +25,16 @@ function Renderer:render(turns, count, tools, add_generation_prompt)
     variables = {tools = tools}
     for key, value in pairs(self.variables) do variables[key] = value end
   end
-  return bad.guard("the chat template cannot write it", self.template.render, self.template, messages,
-                   {variables = variables, add_generation_prompt = add_generation_prompt})
+  return bad.guard("the chat template does not accept it", "Give what it asks for, or leave the record out", self.template.render,
+                   self.template, messages, {variables = variables, add_generation_prompt = add_generation_prompt})
 end
 
 local function is_prefix(text, whole) return whole:sub(1, #text) == text end
 
 -- Fails because the text of the turns before one of the assistant is not the beginning of a longer text.
-local function refuse_prefix(turn, what)
-  bad.raise("%s: %s, so it is not known which tokens are its answer: use a template with {%% generation %%} blocks, or --mask "
-    .. "last, or --mask all", turn.path, what)
+local function refuse_prefix(turn, what, advice)
+  bad.raise("%s: %s, so it is not known which tokens are its answer: %s", turn.path, what,
+            advice or "use a template with {% generation %} blocks, or mask = 'last', or mask = 'all'")
 end
 
 --- Returns the bytes of the prompt that the turn at `place` answers. whole: the text that has to begin with it.
@@ -134,7 +134,8 @@ function Renderer:answer(record, answer, prompt)
   end
   local whole = self:render(turns, #turns, record.tools, false)
   if not is_prefix(prompt.text, whole.text) then
-    refuse_prefix(turns[answer.start], "the template writes the prompt in another way once there is an answer")
+    refuse_prefix(turns[answer.start], "the template writes the prompt in another way once there is an answer",
+                  "use a template that writes the prompt alike")
   end
   if #whole.text == #prompt.text then
     bad.raise("%s is an empty answer: the template writes nothing of it", turns[answer.start].path)
