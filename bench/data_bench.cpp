@@ -57,9 +57,10 @@ void windows(benchmark::State& state) {
 BENCHMARK(windows)->ArgNames({"rows", "seq"})->Args({16, 128})->Args({8, 1024})->Args({64, 2048});
 
 void documents(benchmark::State& state) {
-  const DocumentOptions options{.seq = state.range(1), .pack = state.range(2) != 0};
+  const RowOptions options{.seq = state.range(1), .pack = state.range(2) != 0};
   const auto& file = shared_corpus();
-  run(state, std::make_unique<DocumentSource>(file, documents_by_separator(*file, 0), options), state.range(0));
+  auto records = std::make_unique<TextRecords>(file, documents_by_separator(*file, 0), options.seq);
+  run(state, std::make_unique<DocumentSource>(std::move(records), options), state.range(0));
 }
 BENCHMARK(documents)->ArgNames({"rows", "seq", "pack"})->Args({16, 128, 0})->Args({8, 1024, 1});
 

@@ -1,4 +1,4 @@
-// Batches as a pure function of (seed, step). The global batch of a step is the same for any number of ranks.
+// Batches of tokens as a pure function of (options, step).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,22 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "epoch_order.h"
+#include "steps.h"
 #include "tokens/token_file.h"
 #include "zt/base/object.h"
-#include "zt/base/stateful.h"
-#include "zt/base/value.h"
 
 namespace zt::data {
 
 // A batch: maps a field's name to a tensor [n, ...] with one row per sample.
 using Fields = std::map<std::string, at::Tensor>;
 
-// A sample of an epoch: `sample` is an index in 0 .. samples-1. The same index may give other tokens in another epoch.
-struct Place {
-  int64_t epoch = 0, sample = 0;
-};
-
-// Defines samples and reads them. The order of samples, steps and ranks are the subject of Stream. Threads: any.
+// The samples of an epoch. Their order, steps and ranks are the subject of others. Threads: any.
 class SampleSource {
  public:
   virtual ~SampleSource();
@@ -35,69 +30,60 @@ class SampleSource {
   // epochs.
   virtual Fields make(std::span<const Place> rows, int64_t seed) const = 0;
   virtual const TokenFile& file() const = 0;
-  virtual double entropy() const = 0;  // of the tokens of this split, in nats per token
+  // Adds to counts[id] how often the id occurs in the tokens of this split. Requires counts of size vocab.
+  virtual void add_counts(std::span<int64_t> counts) const = 0;
+  std::vector<double> token_frequencies() const;  // by id
+  double entropy() const { return data::entropy(token_frequencies()); }
 };
 
-// Returns the text of an option's value. Numbers that are equal have equal texts, whatever their types.
-std::string text_of(const Value& value);
-
-struct StreamOptions {
-  int64_t batch = 1;          // samples per global batch
-  int rank = 0, ranks = 1;    // index among the ranks that share the batch, and the number of these ranks
-  int64_t micro_batches = 1;  // micro-batches that each rank's samples must divide into
-  int64_t seed = 0;
-  bool shuffle = true;             // true: each epoch has its own order; false: the order of the source
-  Value::Table order = {};         // what defines the samples and their order besides seed and shuffle: plain values by option
-  bool takes_other_order = false;  // restore accepts states of streams with another order
-};
-
-// Sample number g = step * batch + i of a run is index g mod samples of epoch g / samples; a batch may span two epochs. `shuffle`
-// permutes each epoch by (seed, epoch). Rank r of W reads the r-th contiguous part of each batch.
-//
-// The state is the next step, the number of samples consumed before it, and the options that decide the order of samples. A
-// stream with another batch size or another number of ranks continues with the next sample: its batch of the saved step begins
-// there, and it has no earlier steps. A state with another order is refused, unless the caller allows it. The stream then
-// continues at the same sample number of its own order.
-//
-// Invariants: batch(step) depends on the source, the options, the step, and on the place at which this batch size began.
-// Threads: one at a time. Throws: Misuse for wrong arguments, Fault for damaged data.
-class Stream : public Stateful {
+// The endless sequence of the samples of a run. Threads: one at a time.
+class SampleSequence {
  public:
-  // `name` is for messages: "data.tokens".
-  Stream(std::string name, std::unique_ptr<SampleSource> source, StreamOptions options);
+  virtual ~SampleSequence();
+  // Returns the samples with these numbers, which ascend: fields as SampleSource::make.
+  virtual Fields make(std::span<const int64_t> numbers) const = 0;
+  virtual int64_t epoch(int64_t number) const = 0;  // 0-based: how often all samples were read before this one
+  virtual int64_t samples() const = 0;              // how many different ones there are
+  virtual int64_t seq() const = 0;
+  virtual const TokenFile& file() const = 0;                  // whose vocabulary and tokenizer the tokens have
+  virtual std::vector<double> token_frequencies() const = 0;  // by id, over the tokens that the samples are made of
+  double entropy() const { return data::entropy(token_frequencies()); }
+};
 
-  // Returns this rank's part of the batch of `step`: the source's fields, and `sample`, int64 [rows], with the sample numbers g.
-  Fields batch(int64_t step) const;
-
-  const SampleSource& source() const { return *source_; }
-  int64_t rows() const { return options_.batch / options_.ranks; }
-  int64_t batch_size() const { return options_.batch; }
-  int64_t seed() const { return options_.seed; }
-  int64_t epoch(int64_t step) const;  // 0-based, of the step's first sample
-  int64_t step() const { return step_; }
-  void seek(int64_t step);
-
-  void visit(Visitor& visitor) override;  // saves or loads the value "stream": the state
-  Value state() const;
-  enum class Order : uint8_t { same, any };
-  // Throws Misuse, and changes nothing, if the state is none of a stream, or if its order differs and `accepted` is `same`.
-  void restore(const Value& state, Order accepted);
+// The samples of one source, in epochs.
+class EpochSequence : public SampleSequence {
+ public:
+  EpochSequence(std::unique_ptr<SampleSource> source, int64_t seed, bool shuffle);
+  Fields make(std::span<const int64_t> numbers) const override;
+  int64_t epoch(int64_t number) const override { return number / order_.samples(); }
+  int64_t samples() const override { return order_.samples(); }
+  int64_t seq() const override { return source_->seq(); }
+  const TokenFile& file() const override { return source_->file(); }
+  std::vector<double> token_frequencies() const override { return source_->token_frequencies(); }
 
  private:
-  // The step and the sample number with which batches of this size began.
-  struct Start {
-    int64_t step = 0, sample = 0;
-  };
-
-  int64_t first_sample(int64_t step) const;
-  std::string difference(const Value::Table& saved) const;
-  std::vector<Place> places(int64_t first) const;
-
-  std::string name_;
   std::unique_ptr<SampleSource> source_;
-  StreamOptions options_;
-  Start start_;
-  int64_t step_ = 0;
+  int64_t seed_;
+  EpochOrder order_;
+};
+
+// Invariants: batch(step) depends on the samples, the options, the step, and on the place at which this batch size began.
+// Threads: one at a time. Throws: Misuse for wrong arguments, Fault for damaged data.
+class Stream : public Steps {
+ public:
+  // Reads the samples of `source` in epochs, by the options seed and shuffle.
+  Stream(std::string name, std::unique_ptr<SampleSource> source, StreamOptions options);
+  // Reads `samples`, which have an order of their own: options.order describes it.
+  Stream(std::string name, std::unique_ptr<SampleSequence> samples, StreamOptions options);
+
+  // Returns this rank's part of the batch of `step`: the fields of its samples, and `sample`, int64 [rows], with the sample
+  // numbers g.
+  Fields batch(int64_t step) const;
+  int64_t epoch(int64_t step) const { return samples_->epoch(first_sample(step)); }  // of the step's first sample
+  const SampleSequence& source() const { return *samples_; }
+
+ private:
+  std::unique_ptr<SampleSequence> samples_;
 };
 
 }  // namespace zt::data

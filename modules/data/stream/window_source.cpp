@@ -47,10 +47,4 @@ Fields WindowSource::make(std::span<const Place> rows, int64_t seed) const {
   return {{"tokens", tokens}, {"labels", labels}};
 }
 
-double WindowSource::entropy() const {
-  std::vector<int64_t> counts(static_cast<size_t>(file_->vocab()));
-  file_->add_counts(range_, counts);
-  return data::entropy(counts);
-}
-
 }  // namespace zt::data

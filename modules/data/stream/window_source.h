@@ -21,7 +21,7 @@ class WindowSource : public SampleSource {
   int64_t seq() const override { return seq_; }
   Fields make(std::span<const Place> rows, int64_t seed) const override;
   const TokenFile& file() const override { return *file_; }
-  double entropy() const override;
+  void add_counts(std::span<int64_t> counts) const override { file_->add_counts(range_, counts); }
 
  private:
   int64_t shift(int64_t seed, int64_t epoch) const;

@@ -17,7 +17,7 @@ template <class... Args>
 [[noreturn]] void defect(const std::string& path, fmt::format_string<Args...> format, Args&&... args) {
   fault(
       "cannot read the token file '{}': {}. Make it again with ztoolkit tokenize, or save a one-dimensional array of uint16 "
-      "or uint32 with numpy.save",
+      "or uint32 (a mask: of uint8) with numpy.save",
       path, fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -124,6 +124,7 @@ Dictionary read_dictionary(std::string_view text, const std::string& path) {
 }
 
 NpyType parse_type(const std::string& text, const std::string& path) {
+  if (text == "<u1") return NpyType::u8;  // a byte has no order: NumPy writes "|u1" and reads both
   for (const NpyType type : kTypes) {
     if (text == descr(type)) return type;
   }

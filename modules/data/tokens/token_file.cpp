@@ -20,8 +20,9 @@ IndexRange split_range(int64_t n, double fraction, Split split) {
 
 TokenFile::TokenFile(std::string path, int64_t vocab)
     : file_(std::move(path)), companion_(read_companion(file_.path())), vocab_(find_vocab(vocab)) {
-  if (item_size(file_.type()) > 4) {
-    fault("'{}' has 64-bit numbers, where tokens are uint16 or uint32: make it again with ztoolkit tokenize", file_.path());
+  if (file_.type() != NpyType::u16 && file_.type() != NpyType::u32) {
+    fault("'{}' has {}-bit numbers, where tokens are uint16 or uint32: make it again with ztoolkit tokenize", file_.path(),
+          item_size(file_.type()) * 8);
   }
   check_companion();
 }
@@ -102,13 +103,17 @@ void TokenFile::refuse_tokens(IndexRange range) const {
   fault("'{}' changed while it was read: write token files to a new name and rename them", path());
 }
 
-double entropy(std::span<const int64_t> counts) {
+std::vector<double> frequencies(std::span<const int64_t> counts) {
   const auto total = static_cast<double>(std::accumulate(counts.begin(), counts.end(), int64_t{0}));
+  std::vector<double> all;
+  for (const int64_t count : counts) all.push_back(total > 0 ? static_cast<double>(count) / total : 0);
+  return all;
+}
+
+double entropy(std::span<const double> frequencies) {
   double sum = 0;
-  for (const int64_t count : counts) {
-    if (count == 0) continue;
-    const double p = static_cast<double>(count) / total;
-    sum -= p * std::log(p);
+  for (const double p : frequencies) {
+    if (p > 0) sum -= p * std::log(p);
   }
   return sum;
 }

@@ -60,8 +60,10 @@ class TokenFile {
   int64_t vocab_;
 };
 
-// Returns the entropy, in nats per token, of the distribution given by `counts`. It is the loss of the best model that ignores
-// all context.
-double entropy(std::span<const int64_t> counts);
+// Returns the counts divided by their sum.
+std::vector<double> frequencies(std::span<const int64_t> counts);
+// Returns the entropy, in nats per token, of the distribution given by `frequencies`. It is the loss of the best model that
+// ignores all context.
+double entropy(std::span<const double> frequencies);
 
 }  // namespace zt::data

@@ -17,7 +17,10 @@ struct Text {
   Folder folder;
   std::shared_ptr<const TokenFile> file =
       std::make_shared<const TokenFile>(folder.put_tokens("a.npy", {1, 2, 0, 3, 0, 4, 5, 6, 7, 8, 0, 0, 9, 9}), 10);
-  DocumentSource source(const DocumentOptions& options) const { return {file, documents_by_separator(*file, 0), options}; }
+  DocumentSource source(const RowOptions& options) const { return source_of(documents_by_separator(*file, 0), options); }
+  DocumentSource source_of(std::vector<Document> documents, const RowOptions& options) const {
+    return {std::make_unique<TextRecords>(file, std::move(documents), options.seq), options};
+  }
 };
 
 Fields one(const DocumentSource& source, int64_t sample) {
@@ -107,10 +110,28 @@ TEST(DocumentSource, PackingKeepsEveryPrediction) {
   }
 }
 
+// The first row in which a record fits takes it, among the last rows that are open.
+TEST(DocumentSource, PlansRowsFirstFit) {
+  const auto rows_of = [](const std::vector<int64_t>& sizes, int64_t open_rows) {
+    const RowPlan plan = plan_rows(sizes, {.seq = 10, .pack = true, .open_rows = open_rows});
+    std::vector<std::vector<int64_t>> rows;
+    for (size_t row = 0; row + 1 < plan.borders.size(); ++row) {
+      rows.emplace_back(plan.records.begin() + plan.borders[row], plan.records.begin() + plan.borders[row + 1]);
+    }
+    return rows;
+  };
+  using Rows = std::vector<std::vector<int64_t>>;
+  const std::vector<int64_t> sizes{7, 8, 3, 2, 10, 5, 5, 1};
+  EXPECT_EQ(rows_of(sizes, 1), (Rows{{0}, {1}, {2, 3}, {4}, {5, 6}, {7}}));
+  EXPECT_EQ(rows_of(sizes, 2), (Rows{{0, 2}, {1, 3}, {4}, {5, 6}, {7}}));
+  EXPECT_EQ(rows_of(sizes, 8), (Rows{{0, 2}, {1, 3}, {4}, {5, 6}, {7}}));
+  EXPECT_EQ(rows_of({6, 6, 6, 4, 4}, 2), (Rows{{0}, {1, 3}, {2, 4}})) << "the first row is closed when the third begins";
+  EXPECT_EQ(rows_of({}, 3), Rows());
+}
+
 TEST(DocumentSource, RefusesNoDocumentsAndABadPad) {
   const Text text;
-  EXPECT_THAT(message_of<Misuse>([&] { DocumentSource(text.file, {}, {.seq = 4}); }),
-              HasSubstr("no document of at least two tokens"));
+  EXPECT_THAT(message_of<Misuse>([&] { text.source_of({}, {.seq = 4}); }), HasSubstr("no document of at least two tokens"));
   EXPECT_THAT(message_of<Misuse>([&] { text.source({.seq = 4, .pad = 10}); }), HasSubstr("pad is 10"));
 }
 

@@ -1,4 +1,5 @@
 -- Tests that each rank reads its contiguous part of the batch that a single rank would read. The number of ranks must divide 12.
+package.path = "tests/data/?.lua;" .. package.path
 local comm = require "zt.comm"
 local data = require "zt.data"
 local zt   = require "zt"
@@ -59,4 +60,56 @@ for _, case in ipairs {{"seed", 5, 6}, {"batch", 12, 24}, {"seq", 16, 8}, {"shuf
     assert(type(refusal) == "string" and refusal:find(expected, 1, true), refusal)
   end
 end
+
+-- Conversations, prompts and blends are shared in the same way.
+local chat_files = require "support.chat_files"
+local documents, items = {}, {}
+for index = 1, 40 do
+  documents[index] = chat_files.document(("q"):rep(1 + index % 5), ("a"):rep(1 + index % 7))
+  items[index] = {number = index}
+end
+local folder = tokens .. ".chat"
+assert(os.execute("mkdir " .. folder) == 0)
+local chats = chat_files.write(folder, "sft", "conversations", documents)
+local asks = chat_files.write(folder, "ask", "prompts", documents, items)
+local function conversations(of, changes)
+  local given = {path = chats, seq = 16, batch = 12, seed = 5, axis = of}
+  for name, value in pairs(changes or {}) do given[name] = value end
+  return data.conversations(given)
+end
+local function blend(of, changes)
+  local given = {{conversations(of), 2}, {conversations(of, {seed = 6}), 1}, batch = 24, seed = 1}
+  for name, value in pairs(changes or {}) do given[name] = value end
+  return data.blend(given)
+end
+for open, batch in pairs {[conversations] = 12, [blend] = 24} do
+  local share = batch / axis.size
+  local all, mine = open(), open(axis)
+  for step, got in mine:steps(9) do
+    for name, field in pairs(all:batch(step)) do
+      assert(got[name]:equal(field:narrow(0, zt.world.rank * share, share)), "rank reads another part of " .. name)
+    end
+  end
+end
+local function prompts(of) return data.prompts{path = asks, batch = 12, seed = 5, axis = of} end
+local all_prompts = prompts()
+for step, got in prompts(axis):steps(9) do
+  local expected = all_prompts:batch(step)
+  assert(#got.prompts == rows)
+  for row = 1, rows do
+    assert(got.items[row].number == expected.items[zt.world.rank * rows + row].number)
+    assert(got.prompts[row]:equal(expected.prompts[zt.world.rank * rows + row]))
+  end
+end
+if axis.size > 1 then
+  local function refusal_of(open, name, others, lasts)
+    return select(2, pcall(open, axis, {[name] = is_last and lasts or others}))
+  end
+  local function contains(message, words) return type(message) == "string" and message:find(words, 1, true) end
+  local of_phase = refusal_of(conversations, "phase", {weights = {1, 1}, index = 0}, {weights = {1, 1}, index = 1})
+  assert(contains(of_phase, "the option 'phase' of data.conversations is 'phase 0 of {1, 1}' on rank 0"), of_phase)
+  local of_seed = refusal_of(blend, "seed", 1, 2)
+  assert(contains(of_seed, "the option 'seed' of data.blend is 1 on rank 0 and 2 on rank"), of_seed)
+end
+os.execute("rm -r " .. folder)
 for _, extension in ipairs {"", ".npy", ".json"} do os.remove(tokens .. extension) end

@@ -32,7 +32,7 @@ class NumberSource : public SampleSource {
     return {{"tokens", tokens}};
   }
   const TokenFile& file() const override { return file_; }
-  double entropy() const override { return 0; }
+  void add_counts(std::span<int64_t>) const override {}
 
  private:
   int64_t samples_;

@@ -33,6 +33,7 @@ end
 -- By name: the function that makes the value when a snippet first reads the name. get(name) returns the value of another name.
 local MADE = {
   mesh = function() return comm.mesh{pp = 1, dp = -1} end,
+  prompts = function() return data.prompts{path = "ask.npy", batch = 8} end,
   text = function(get) return data.tokens{path = "corpus.npy", seq = 32, batch = 4, axis = get "mesh".dp, seed = 1} end,
   model = function()
     return nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 32, family = "llama", seed = 1}
@@ -79,6 +80,17 @@ function world.environment()
   return setmetatable(environment, lookup)
 end
 
+-- Writes files of records into the folder.
+local function write_chats(root)
+  local chat_files = dofile(root .. "/tests/data/support/chat_files.lua")
+  local documents, items = {}, {}
+  for index = 1, 20 do
+    documents[index], items[index] = chat_files.document("question", "answer " .. index), {answer = index}
+  end
+  chat_files.write(".", "sft", "conversations", documents)
+  chat_files.write(".", "ask", "prompts", documents, items)
+end
+
 -- Makes a folder with a corpus, changes to it and calls fn(root), where `root` is the previous folder. Then changes back and
 -- removes the folder.
 function world.inside(fn)
@@ -93,6 +105,7 @@ function world.inside(fn)
   for _, output in ipairs{"corpus.npy", "corpus/gcide.npy"} do
     data.tokenize{input = "text.txt", output = output, tokenizer = data.tokenizer.bytes()}
   end
+  write_chats(root)
   local is_done, message = pcall(fn, root)
   assert(ffi.C.chdir(root) == 0)
   os.execute("rm -rf '" .. folder .. "'")
