@@ -1,6 +1,8 @@
 // Samples of variable length: one record per row, or several packed into a row.
 #pragma once
 
+#include <array>
+
 #include "records.h"
 #include "stream.h"
 

@@ -82,7 +82,8 @@ local function blend(of, changes)
   for name, value in pairs(changes or {}) do given[name] = value end
   return data.blend(given)
 end
-for open, batch in pairs {[conversations] = 12, [blend] = 24} do
+for _, case in ipairs {{conversations, 12}, {blend, 24}} do
+  local open, batch = case[1], case[2]
   local share = batch / axis.size
   local all, mine = open(), open(axis)
   for step, got in mine:steps(9) do
