@@ -132,6 +132,15 @@ TEST(MicroBatches, TokensOfOneGroupAreCountedOnce) {
     const Counts one_stage = sum_counts(comm, {.tokens = world.rank < 2 ? 0 : mine.tokens, .samples = 3},
                                         {.is_counted = true, .group = group}, Mode::train, 0);
     EXPECT_EQ(one_stage.tokens, 21);
+    // The ranks of the second stage state 5 samples in their 3 rows.
+    const Counts stated{.tokens = 0, .samples = world.rank < 2 ? 3 : 5};
+    EXPECT_EQ(sum_counts(comm, stated, {.group = group, .rows = 3}, Mode::train, 0).samples, 10);
+    const auto other_samples = [&] {
+      sum_counts(comm, {.tokens = 0, .samples = 4 + world.rank}, {.group = group, .rows = 3}, Mode::train, 0);
+    };
+    EXPECT_CONTAINS(message_of<Misuse>(other_samples), "count 4 and 6 samples in the same rows");
+    const auto other_rows = [&] { sum_counts(comm, stated, {.group = group, .rows = 3 + group}, Mode::train, 0); };
+    EXPECT_CONTAINS(message_of<Misuse>(other_rows), "rank 0 has 3 samples and rank 1 has 4");
     const auto disagree = [&] {
       sum_counts(comm, {.tokens = 10 + world.rank, .samples = 3}, {.is_counted = true, .group = group}, Mode::train, 0);
     };

@@ -249,7 +249,7 @@ Counts count_labels(const BatchField& batch, int64_t ignore_index) {
   const at::Tensor labels = batch("labels");
   if (!labels.defined()) misuse("the loss needs the batch's labels to count valid tokens, but the batch has none");
   const int64_t valid = labels.is_meta() ? labels.numel() : labels.ne(ignore_index).sum().item<int64_t>();
-  return {valid, labels.dim() > 0 ? labels.size(0) : 1};
+  return {valid, 0};
 }
 
 }  // namespace zt::nn

@@ -75,8 +75,8 @@ class SoftmaxLoss {
 // number is not known.
 void check_labels(const at::Tensor& labels, int64_t ignore_index, int64_t classes);
 
-// Layer::count of the layers that add this loss: returns the valid labels and the samples of the whole local batch. On meta all
-// labels count as valid. Throws Misuse if the batch has no labels.
+// Layer::count of the layers that add this loss: returns the valid labels of the whole local batch. On meta all labels count as
+// valid. Throws Misuse if the batch has no labels.
 Counts count_labels(const BatchField& batch, int64_t ignore_index);
 
 }  // namespace zt::nn

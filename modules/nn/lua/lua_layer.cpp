@@ -5,6 +5,7 @@
 #include "inner_layer.h"
 #include "layer_options.h"
 #include "zt/base/options.h"
+#include "zt/model/sample_count.h"
 
 namespace zt::nn {
 
@@ -201,15 +202,20 @@ void LuaLayer::check_batch(const BatchField& batch, Mode mode) const {
   for (const auto& [name, layer] : layers_) extras_of(*layer).check_batch(batch, mode);
 }
 
-// The tokens that the losses of inner layers count.
+// The tokens and samples that the losses of inner layers count.
 Counts LuaLayer::inner_count(const BatchField& batch) const {
   Counts total;
+  const auto take = [](int64_t& known, int64_t counted, const std::string& name, const char* what) {
+    if (counted != 0 && known != 0 && counted != known) {
+      misuse("the inner layer '{}' counts {} {}, and another one {}: let them count the same", name,
+             std::max<int64_t>(counted, 0), what, std::max<int64_t>(known, 0));
+    }
+    if (known == 0) known = counted;
+  };
   for (const auto& [name, layer] : layers_) {
-    const int64_t tokens = layer->count(batch).tokens;
-    if (tokens > 0 && total.tokens > 0 && tokens != total.tokens)
-      misuse("the inner layer '{}' counts {} valid tokens, and another one {}: give them the same labels", name, tokens,
-             total.tokens);
-    total.tokens = std::max(total.tokens, tokens);
+    const Counts counts = layer->count(batch);
+    take(total.tokens, counts.tokens, name, "valid tokens");
+    take(total.samples, counts.samples, name, "samples");
   }
   return total;
 }
@@ -220,10 +226,17 @@ Counts LuaLayer::count(const BatchField& batch) const {
   const auto handle = std::make_shared<LuaBatch>(LuaBatch{batch});
   const lua::StackScope scope(L, lua_gettop(L) - 1, [&] { handle->field = nullptr; });
   lua::push(L, handle);
-  call(*count_, 1, 1);
-  const int64_t tokens = lua_isnumber(L, -1) ? lua::check_integer(L, -1) : -1;
+  call(*count_, 1, 2);
+  const auto number = [&](int index) { return lua_isnumber(L, index) ? lua::check_integer(L, index) : -1; };
+  const int64_t tokens = number(-2);
   if (tokens < 0) misuse("the count of a '{}' layer must return the number of valid tokens in the batch, at least 0", kind_);
-  return {tokens, 0};
+  if (lua_isnil(L, -1)) return {tokens, 0};
+  const int64_t samples = number(-1);
+  if (samples < 0) {
+    misuse("the count of a '{}' layer must return as its second value the number of samples in the batch, at least 0, or nothing",
+           kind_);
+  }
+  return {tokens, samples == 0 ? kNoSamples : samples};
 }
 
 std::shared_ptr<Layer> make_lua_layer(const Value& value) {
@@ -236,7 +249,8 @@ std::shared_ptr<Layer> make_lua_layer(const Value& value) {
           .optional("context", &LuaLayerOptions::context, "{axis =, layout =, fields =}: it works on some tokens of each sample")
           .optional("layers", &LuaLayerOptions::layers, "layers that it runs, by name: self.NAME:forward(inputs..., ctx)")
           .optional("io", &LuaLayerOptions::io, "names of inputs and outputs")
-          .optional("count", &LuaLayerOptions::count, "for a loss per token: function(batch) -> number of valid tokens")
+          .optional("count", &LuaLayerOptions::count,
+                    "function(batch) -> number of valid tokens, for a loss per token; [number of samples, for one per sample]")
           .optional(
               "tokens", &LuaLayerOptions::tokens,
               "the tokens that the outputs of one token depend on, besides what inner layers read: separate (this one) or all")

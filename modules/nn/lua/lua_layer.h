@@ -33,7 +33,8 @@ struct LuaLayerOptions {
   std::map<std::string, std::shared_ptr<Layer>> layers;  // name -> a layer that forward runs: self.NAME:forward(inputs..., ctx)
   Value::Table io;                       // inputs: list of names; outputs: list of names or {name =, differentiable =};
                                          // losses: name -> "token" or "sample"; metrics: list of names
-  std::shared_ptr<lua::Callable> count;  // for a loss per token: function(batch) -> number of valid tokens; null means none
+  std::shared_ptr<lua::Callable> count;  // function(batch) -> number of valid tokens, for a loss per token; and optionally the
+                                         // number of samples, for one per sample; null means none
   LuaTokens tokens = LuaTokens::all;     // that the outputs of one token depend on, besides those that inner layers read
   std::string kind = "lua";
   Value::Table options;  // what all ranks must have alike besides: it is compared with all that a layer is made from

@@ -73,17 +73,19 @@ TEST(ChatFaults, TheOffsets) {
 TEST(ChatFaults, TheCompanion) {
   GoodFiles files;
   const auto fault_with = [&](const std::string& kind, int64_t records) {
-    files.companion.kind = kind;
-    files.companion.records = records;
+    files.companion.documents->kind = kind;
+    files.companion.documents->records = records;
     files.put_companion();
     return fault_of(files);
   };
   const std::string companion = files.folder / "chat.json";
   EXPECT_THAT(fault_with("preferences", 2),
               AllOf(HasSubstr("holds preferences, as '" + companion), HasSubstr("data.preferences")));
-  EXPECT_THAT(fault_with("", 0), AllOf(HasSubstr("is made of a text and not of conversations"), HasSubstr(companion)));
   EXPECT_THAT(fault_with("conversations", 3), HasSubstr("has 2 documents, and the 3 conversations of"));
   EXPECT_THAT(fault_with("conversations", -1), HasSubstr("the -1 conversations"));
+  files.companion.documents.reset();
+  files.put_companion();
+  EXPECT_THAT(fault_of(files), AllOf(HasSubstr("is made of a text and not of conversations"), HasSubstr(companion)));
   files.folder.put("chat.json", "{");
   EXPECT_THAT(fault_of(files), HasSubstr(companion));
   std::filesystem::remove(companion);

@@ -71,7 +71,9 @@ function TestEffects:test_files_and_functions()
   fails("ckpt.save.keep_every", "with keep above 0", ckpt.save, "no/folder", {}, {keep_every = 3})
   fails("ckpt.save.skip_if_busy", "with async = true", ckpt.save, "no/folder", {}, {async = false, skip_if_busy = true})
   fails("data.tokens.seed", "with shuffle = true", data.tokens, {path = "x.npy", seq = 1, batch = 1, shuffle = false, seed = 2})
-  fails("zt.loss.ignore_index", "with per = 'token'", zt.loss, function() end, {per = "sample", ignore_index = 3})
+  local of_labels = "with per = 'token' and without count"
+  fails("zt.loss.ignore_index", of_labels, zt.loss, function() end, {per = "sample", ignore_index = 3})
+  fails("zt.loss.labels", of_labels, zt.loss, function() end, {count = function() end, labels = "targets"})
   fails("zt.generate.top_k", "with temperature above 0", zt.generate, nil, {1}, {seq = 4, temperature = 0, top_k = 3})
 end
 

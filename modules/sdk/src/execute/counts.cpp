@@ -91,6 +91,7 @@ namespace {
 enum CountWord : uint8_t {
   tokens,
   samples,
+  rows,
   running,
   at_step,
   of_trainer,
@@ -143,9 +144,28 @@ void check_ranks_alike(Communicator& comm, const int64_t* first, const std::opti
           "the ranks 0 and {} of '{}' have micro-batches of other shapes: experts with capacity.pad exchange equally many rows, so "
           "give all ranks equally many samples and tokens, or leave pad = true out",
           rank, comm.name());
-    if (theirs[samples] != first[samples])
-      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[samples],
-             rank, theirs[samples], comm.name());
+    if (theirs[rows] != first[rows])
+      misuse("rank {} has {} samples and rank {} has {}: all ranks of '{}' take equal parts of a global batch", 0, first[rows],
+             rank, theirs[rows], comm.name());
+  }
+}
+
+// Adds the samples of a counted rank to `total`, once per group: those of a rank that states others than its rows, if there is
+// one. `samplers`: by group, the rank whose samples are in the total.
+void add_samples(const Communicator& comm, const int64_t* first, int rank, std::map<int64_t, int>& samplers, Counts& total) {
+  const int64_t* theirs = first + rank * words;
+  const auto [sampler, is_new] = samplers.emplace(theirs[group], rank);
+  const int64_t* known = first + sampler->second * words;
+  if (is_new) {
+    total.samples += theirs[samples];
+  } else if (known[samples] == known[rows]) {
+    total.samples += theirs[samples] - known[samples];
+    sampler->second = rank;
+  } else if (theirs[samples] != theirs[rows] && theirs[samples] != known[samples]) {
+    misuse(
+        "the loss layers of the ranks {} and {} of '{}' count {} and {} samples in the same rows: the terms of one objective that are "
+        "per sample are divided by one number; let them count the same",
+        sampler->second, rank, comm.name(), known[samples], theirs[samples]);
   }
 }
 
@@ -156,7 +176,7 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
   std::map<int64_t, int> readers;  // by samples: the first rank that has them
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
-    if (theirs[samples] == 0 || theirs[field_values] == 0) continue;
+    if (theirs[rows] == 0 || theirs[field_values] == 0) continue;
     const int reader = readers.emplace(theirs[field_values], rank).first->second;
     if (first[reader * words + group] == theirs[group] || is_said.exchange(true)) continue;
     World place;
@@ -173,16 +193,16 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step) {
   const int64_t of_group = adds.group < 0 ? comm.rank() : adds.group, of_place = adds.place < 0 ? comm.rank() : adds.place;
   const at::Tensor own =
-      at::tensor({mine.tokens, mine.samples, static_cast<int64_t>(mode), step, int64_t{adds.trainer}, int64_t{adds.is_counted},
-                  of_group, of_place, static_cast<int64_t>(adds.samples.names), static_cast<int64_t>(adds.samples.values),
-                  static_cast<int64_t>(adds.shapes), std::bit_cast<int64_t>(adds.lr), std::bit_cast<int64_t>(adds.divisor),
-                  int64_t{adds.failure.has_value()}},
+      at::tensor({mine.tokens, mine.samples, adds.rows < 0 ? mine.samples : adds.rows, static_cast<int64_t>(mode), step,
+                  int64_t{adds.trainer}, int64_t{adds.is_counted}, of_group, of_place, static_cast<int64_t>(adds.samples.names),
+                  static_cast<int64_t>(adds.samples.values), static_cast<int64_t>(adds.shapes), std::bit_cast<int64_t>(adds.lr),
+                  std::bit_cast<int64_t>(adds.divisor), int64_t{adds.failure.has_value()}},
                  at::kLong);
   const at::Tensor all = at::empty({words * comm.size()}, at::kLong);
   comm.all_gather(all, own).synchronize();
   const auto* first = all.const_data_ptr<int64_t>();
   Counts total;
-  std::map<int64_t, int> known, counters;              // by group: its first counted rank, and its first one that counts tokens
+  std::map<int64_t, int> samplers, counters;           // by group: the counted rank whose samples count, and that whose tokens do
   std::map<std::pair<int64_t, int64_t>, int> readers;  // by group and names of fields: the first rank that has these fields
   std::map<int64_t, int> sharers;                      // by place: its first rank
   check_ranks_alike(comm, first, adds.failure);
@@ -202,7 +222,7 @@ Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode,
           "batch changed on one rank?)",
           reader, rank, comm.name());
     if (theirs[is_counted] == 0) continue;
-    if (known.emplace(theirs[group], rank).second) total.samples += theirs[samples];
+    add_samples(comm, first, rank, samplers, total);
     if (theirs[tokens] == 0) continue;
     const auto [counter, is_new] = counters.emplace(theirs[group], rank);
     if (is_new) total.tokens += theirs[tokens];

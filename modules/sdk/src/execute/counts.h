@@ -31,6 +31,7 @@ struct Contribution {
   int64_t group = -1;        // number of the ranks that have the same samples; -1: of this rank alone
   int64_t place = -1;        // number of the ranks that share the work on them in the same layers; -1: of this alone
   SamplesHash samples = {};  // of the group's samples; the default where they are not compared
+  int64_t rows = -1;         // of the micro-batches; -1: as many as samples
   uint64_t shapes = 0;       // of the micro-batches, where all ranks must give the same
   int trainer = 0;           // Links::trainer
   double lr = 0;             // the base learning rate of this step
@@ -57,11 +58,12 @@ std::string find_failure(Communicator& control, const std::optional<StepFailure>
 // own error, the others a Misuse with its text. A Fault is thrown at once. `body` must not communicate. Collective.
 void run_together(Communicator* control, const std::function<void()>& body);
 
-// Returns the sum of the counts of all ranks of `comm`. It is the first collective of a program of any mode. Throws Misuse on all
+// Returns the sum of the counts of all ranks of `comm`. Ranks of a group may have other samples than rows, which are then the
+// group's: those that run no loss layer know rows only. It is the first collective of a program of any mode. Throws Misuse on all
 // ranks unless they run the same mode of one trainer at the same step, for example if one rank evaluates alone, or if ranks have
-// other shapes, learning rates or divisors, or if those of a group have different samples in the same fields, those of a place
-// other fields, or if those of a group count different tokens. Throws PeerFailed, with the failure, on all ranks if one of them
-// has failed. Warns, once per process, if ranks of several groups have the same samples.
+// other shapes, numbers of rows, learning rates or divisors, or if those of a group have different samples in the same fields,
+// those of a place other fields, or if those of a group count different tokens or samples. Throws PeerFailed, with the failure,
+// on all ranks if one of them has failed. Warns, once per process, if ranks of several groups have the same samples.
 Counts sum_counts(Communicator& comm, Counts mine, Contribution adds, Mode mode, int64_t step);
 
 }  // namespace zt

@@ -12,6 +12,7 @@ namespace {
 
 void sum_over_ranks(const std::vector<std::string>& axes, const StepParts& parts, StepState& state) {
   Contribution mine = contribution_of(state, axes, parts.batches, parts.mode);
+  mine.rows = samples_of(parts.batches.all());
   if (parts.batches.need_equal_shapes() && !state.failure) mine.shapes = hash_of_shapes(parts.batches.seen());
   try {
     state.counts = sum_counts(state.links->control(axes), state.counts, mine, parts.mode, state.step);

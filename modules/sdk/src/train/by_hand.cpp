@@ -127,6 +127,7 @@ void ByHand::share_counts() {
   try {
     Contribution mine = contribution_of(state, axes, runs_.parts().batches, Mode::train);
     mine.divisor = state.grad_divisor;
+    mine.rows = samples_of(runs_.parts().batches.all());
     state.counts = sum_counts(state.links->control(axes), counts_, mine, Mode::train, state.step);
   } catch (const PeerFailed&) {
     if (!state.failure) throw;

@@ -6,6 +6,7 @@
 
 #include "zt/base/tensor.h"
 #include "zt/model/layer_extras.h"
+#include "zt/model/sample_count.h"
 
 namespace zt {
 
@@ -132,10 +133,21 @@ Counts MicroBatches::counts(int index) const {
   const Batch& batch = part(index).whole;
   const auto field = [&](const std::string& name) { return field_of(batch, name); };
   Counts total{.tokens = 0, .samples = samples_of(batch)};
-  const std::string* counter = nullptr;
+  const std::string *counter = nullptr, *sampler = nullptr;  // the first layers that count tokens, and that state samples
   for (int position = 0; position < layers_.count(); ++position) {
     if (!layers_.runs(position)) continue;
     const Counts counts = with_layer_name(position, index, [&] { return layers_.layer(position).count(field); });
+    if (counts.samples != 0) {
+      const int64_t stated = counts.samples == kNoSamples ? 0 : counts.samples;
+      if (sampler && total.samples != stated) {
+        misuse(
+            "the loss layers '{}' and '{}' count {} and {} samples: the terms of one objective that are per sample are divided by one "
+            "number; let them count the same",
+            *sampler, layers_.info(position).name, total.samples, stated);
+      }
+      total.samples = stated;
+      sampler = &layers_.info(position).name;
+    }
     if (counts.tokens == 0) continue;
     if (counter && total.tokens != counts.tokens) {
       misuse(

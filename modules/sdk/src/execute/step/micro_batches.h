@@ -41,8 +41,8 @@ class MicroBatches {
   // Throw Misuse if a layer that this rank runs cannot take the fields of a micro-batch.
   void check(Mode mode) const;
   void check(int index, Mode mode) const;
-  // Return the valid tokens and the samples of all micro-batches, or of one, counted by the layers that this rank runs. Throw
-  // Misuse if two loss layers count differently.
+  // Return the valid tokens and the samples of all micro-batches, or of one, counted by the layers that this rank runs. Samples
+  // are the rows where no layer states their number. Throw Misuse if two loss layers count differently.
   Counts counts() const;
   Counts counts(int index) const;
   // Whether a layer of the model, on any rank, needs micro-batches of the same shapes on all ranks.

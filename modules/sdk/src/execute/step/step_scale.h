@@ -32,7 +32,7 @@ class StepScale {
   // By hand, before a micro-batch: its counts.
   void set_micro_batch(const Counts& counts) {
     token_ = counts.tokens > 0 ? 1.0 / static_cast<double>(counts.tokens) : 0;
-    sample_ = 1.0 / static_cast<double>(counts.samples);
+    sample_ = counts.samples > 0 ? 1.0 / static_cast<double>(counts.samples) : 0;
   }
 
   // Returns the gradient with which the backward of a loss term starts, without the loss scale.
