@@ -90,7 +90,7 @@ struct Io {
 // The numbers by which a batch's loss terms are divided: this rank's part. The action COUNT sums them over the ranks.
 struct Counts {
   int64_t tokens = 0;
-  int64_t samples = 0;
+  int64_t samples = 0;  // of a layer: zt/model/sample_count.h says what 0 means
 };
 
 // How the bytes that a rank sends reach the others.
