@@ -1,6 +1,7 @@
 // From which of several sources the samples of a blend come.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 

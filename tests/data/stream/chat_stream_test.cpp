@@ -1,4 +1,5 @@
 // Tests data.conversations and data.preferences: their fields equal those that are computed token by token.
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 
