@@ -22,8 +22,8 @@ void check_kind(const TokenFile& tokens, ChatKind kind) {
         tokens.path(), word_of(kind), companion);
   }
   if (note->kind != word_of(kind)) {
-    fault("'{}' holds {}, as '{}' says, and not {}: read it with data.{}, or give another file", tokens.path(), note->kind, companion,
-          word_of(kind), note->kind);
+    fault("'{}' holds {}, as '{}' says, and not {}: read it with data.{}, or give another file", tokens.path(), note->kind,
+          companion, word_of(kind), note->kind);
   }
 }
 

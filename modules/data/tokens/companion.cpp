@@ -27,7 +27,8 @@ DocumentsNote note_from_json(const nlohmann::json& json) {
                      .template_hash = {},
                      .records = json.at("records"),
                      .stop_tokens = json.at("stop_tokens")};
-  if (const auto source = json.find("template"); source != json.end() && !source->is_null()) note.template_hash = source->at("hash");
+  if (const auto source = json.find("template"); source != json.end() && !source->is_null())
+    note.template_hash = source->at("hash");
   return note;
 }
 

@@ -39,7 +39,11 @@ struct ChatFiles {
     folder.put_tokens("chat.mask.npy", mask, NpyType::u8);
     folder.put_tokens("chat.offsets.npy", offsets, NpyType::i64);
     companion.tokens = static_cast<int64_t>(tokens.size());
-    companion.documents = {.kind = kind, .mask_of = "completion", .template_hash = {}, .records = std::ssize(documents) / of_record, .stop_tokens = {0}};
+    companion.documents = {.kind = kind,
+                           .mask_of = "completion",
+                           .template_hash = {},
+                           .records = std::ssize(documents) / of_record,
+                           .stop_tokens = {0}};
     put_companion();
   }
   void put_companion() const { folder.put("chat.json", companion_text(companion)); }

@@ -87,7 +87,7 @@ void check_sinks(at::ScalarType layer, at::ScalarType sink) {
   const Affine affine = make_affine("", 7, 3, Bias::yes, init_zeros());
   for (const auto& param : affine.params()) test::values_of(*param) = at::zeros(param->shape, layer);
   SinksOf context(sink);
-  const AffineGradient gradient(affine, context);
+  const AffineGradient gradient(affine, affine.values(context, {}, {}), context);
   // The bias is treated as the weight of an input that is always 1.
   at::Tensor exact = at::zeros({3, 8}, at::kDouble), bound = exact.clone();
   for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
