@@ -161,17 +161,12 @@ void Store::await_readers() const {
   }
 }
 
-// Gives the owned part of each parameter in the tensors of the saved types of units, under the names "model/NAME" for `master`
-// and "optimizer/exp_avg/NAME" for `state.exp_avg`.
+// Gives the owned part of each parameter that is not packed in the tensors of the saved types of units, under the names
+// "model/NAME" for `master` and "optimizer/exp_avg/NAME" for `state.exp_avg`.
 void Store::visit_units(Visitor& visitor) const {
   for (int param = 0; param < static_cast<int>(state_.model->params.size()); ++param) {
     const Unit& unit = unit_of(param);
-    if (info(param).is_packed())
-      misuse(
-          "'{}' is packed as {}: a checkpoint has plain numbers only, so such a trainer is neither saved nor loaded by one. Save the "
-          "plain model, and load values by trainer:set_parameter",
-          info(param).name, word_of(info(param).pack.format));
-    if (!unit.plan.held) continue;
+    if (!unit.plan.held || info(param).is_packed()) continue;
     for (const ResourceId id : resource_ids()) {
       const ResourceType& type = type_of(id);
       if (type.saved_as.empty() || type.index != Index::unit) continue;
@@ -278,7 +273,8 @@ void Store::visit_pass_buffers(Visitor& visitor) const {
   }
 }
 
-void Store::visit_tensors(Visitor& visitor) const {
+void Store::visit_tensors(Visitor& visitor) {
+  packed_.visit(*this, visitor);  // first: it refuses a load before anything has changed
   if (visitor.is_load()) await_readers();
   visit_units(visitor);
   visit_layers(visitor);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "model/build/unit_build.h"
+#include "packed_values.h"
 #include "plan/plan.h"
 #include "zt/base/stateful.h"
 #include "zt/train/tensors.h"
@@ -68,8 +69,8 @@ class Store {
   Piece sliced_piece_of(int param, const std::string& tensor) const;
   OwnedRun owned(int param) const { return owned_run(info(param), unit_of(param), place().coord); }
 
-  // Gives all tensors to the visitor. Call `gather_parameters` after a load.
-  void visit_tensors(Visitor& visitor) const;
+  // Gives all tensors to the visitor but packed ones, of which it gives hashes. Call `gather_parameters` after a load.
+  void visit_tensors(Visitor& visitor);
   // Gives the parameters of all units the values that their owners hold. Units that are gathered for each use stay as they are.
   // Collective over the axes of the units.
   void gather_parameters();
@@ -92,6 +93,7 @@ class Store {
   std::vector<ModelTensor> tensors_;
   StepState state_;
   std::vector<MadeBuffer> made_;
+  PackedValues packed_;
 };
 
 }  // namespace zt
