@@ -64,13 +64,15 @@ local function median(list)
   return list[math.ceil(#list / 2)]
 end
 
-print(("%-24s %10s %7s %16s %22s %24s"):format("", "s/step", "ratio", "min .. max", "gradients + state, MB", "all, planned / measured"))
+local heads = {"", "s/step", "ratio", "min .. max", "gradients + state, MB", "all, planned / measured"}
+print(("%-24s %10s %7s %16s %22s %24s"):format(unpack(heads)))
 for i, row in ipairs(ROWS) do
   local memory, own, list = trainers[i]:memory(), 0, seconds[i]
   for kind, line in pairs(memory) do
     if kind == "gradients" or kind == "optimizer" or kind == "master" then own = own + (line.measured or 0) end
   end
   local middle = median(list)
-  print(("%-24s %10.4f %7.2f %7.4f..%7.4f %22.1f %14.1f / %.1f"):format(row[1], middle, middle / median(seconds[1]), list[1],
-    list[#list], own / 1e6, memory.total.predicted / 1e6, memory.total.measured / 1e6))
+  local form = "%-24s %10.4f %7.2f %7.4f..%7.4f %22.1f %14.1f / %.1f"
+  print(form:format(row[1], middle, middle / median(seconds[1]), list[1], list[#list], own / 1e6, memory.total.predicted / 1e6,
+    memory.total.measured / 1e6))
 end

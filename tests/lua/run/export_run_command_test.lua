@@ -1,4 +1,4 @@
--- Tests ztoolkit export-run with readers of its own. tests/oracle/read_records.py reads such files with MLflow and W&B.
+-- Tests ztoolkit export-run with readers of its own. tests/oracle/check/read_records.py reads such files with MLflow and W&B.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"

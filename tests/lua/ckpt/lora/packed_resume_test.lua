@@ -1,5 +1,5 @@
--- Tests checkpoints of trainers whose frozen matrices are packed: they hold the adapters, and hashes of the matrices. Also runs on
--- two ranks.
+-- Tests checkpoints of trainers whose frozen matrices are packed: they hold the adapters, and hashes of the matrices. Also runs
+-- on two ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"

@@ -1,7 +1,7 @@
 """Checks that adapters pass between ztoolkit and peft, in fp32: peft loads what ckpt.save_adapter writes and computes our logits, and
 ckpt.load_adapter loads what peft has saved (tests/golden/adapters) and computes those of peft. Run by hand:
 
-  .venv-huggingface/bin/python tests/oracle/check_peft.py build/release/bin/ztoolkit
+  .venv-huggingface/bin/python tests/oracle/check/check_peft.py build/release/bin/ztoolkit
 
 Needs transformers and peft (tested with peft 0.21.2). Prints the largest difference of each case; fails above 1e-5."""
 
@@ -17,7 +17,7 @@ import safetensors.torch
 import torch
 import transformers
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests/golden/adapters"
 BOUND = 1e-5
 

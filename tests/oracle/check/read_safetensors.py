@@ -12,7 +12,7 @@ import safetensors
 import torch
 from transformers import AutoModelForCausalLM
 
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "golden/huggingface"
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden/huggingface"
 
 
 def ckpt(*words):
