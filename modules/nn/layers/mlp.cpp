@@ -71,11 +71,10 @@ struct MlpFunction : torch::autograd::Function<MlpFunction> {
     state.down_gradient.add(state.leave.gathers() ? joined_rows(dy) : as_rows(grads[0]), inner.value);
     const Crossing& enter = state.input.enter();
     MoveResult dx;
-    if (node->needs_input_grad(0)) {
-      const at::Tensor rows = affine_input_gradient(inner.pre, state.up.weight);
-      lora->add_input_gradient(rows, inner.pre);
-      dx = enter.to_stream(enter.shaped(rows, grads[0]));
-    }
+    const bool needs_dx = node->needs_input_grad(0);
+    const at::Tensor of_rows = needs_dx ? affine_input_gradient(inner.pre, state.up.weight) : at::Tensor();
+    lora->add_input_gradient(of_rows, inner.pre);
+    if (needs_dx) dx = enter.to_stream(enter.shaped(of_rows, grads[0]));
     lora.reset();
     state.up_gradient.add(inner.pre, state.input.again());
     variable_list results{dx.wait(), state.has_residual ? grads[0] : at::Tensor()};

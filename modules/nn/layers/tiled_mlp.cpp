@@ -55,11 +55,9 @@ struct TiledMlpFunction : torch::autograd::Function<TiledMlpFunction> {
       lora_down.add_input_gradient(of_value, dy_of_tile, first);
       const ActivationGradient inner = activate_backward(state.activation, std::move(of_value), pre, state.up.bias);
       down.add(dy_of_tile, inner.value, lora_down, first);
-      if (dx.defined()) {
-        const at::Tensor of_tile = dx.narrow(0, first, count);
-        write_affine_input_gradient(of_tile, inner.pre, state.up.weight);
-        lora_up.add_input_gradient(of_tile, inner.pre, first);
-      }
+      const at::Tensor dx_of_tile = dx.defined() ? dx.narrow(0, first, count) : dx;
+      if (dx.defined()) write_affine_input_gradient(dx_of_tile, inner.pre, state.up.weight);
+      lora_up.add_input_gradient(dx_of_tile, inner.pre, first);
       up.add(inner.pre, x, lora_up, first);
     });
     down.finish();

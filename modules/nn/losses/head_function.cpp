@@ -42,11 +42,10 @@ struct WholeHeadFunction : torch::autograd::Function<WholeHeadFunction> {
     state.input.begin_again(h);
     state.function->gradient(dlogits, grads, 0);
     MoveResult dh;
-    if (node->needs_input_grad(0)) {
-      const at::Tensor rows = affine_input_gradient(dlogits, state.head.weight);
-      LoraPass(state.head.lora).add_input_gradient(rows, dlogits);
-      dh = enter.to_stream(enter.shaped(rows, h));
-    }
+    const bool needs_dh = node->needs_input_grad(0);
+    const at::Tensor of_rows = needs_dh ? affine_input_gradient(dlogits, state.head.weight) : at::Tensor();
+    LoraPass(state.head.lora).add_input_gradient(of_rows, dlogits);
+    if (needs_dh) dh = enter.to_stream(enter.shaped(of_rows, h));
     state.gradient.add(dlogits, state.input.again());
     variable_list results{dh.wait()};
     results.resize(1 + state.parameters + 1);
@@ -102,11 +101,9 @@ struct TiledHeadFunction : torch::autograd::Function<TiledHeadFunction> {
     TileGradient gradient(state.sinks, rows.scalar_type());
     state.for_logits(rows, [&](const at::Tensor& of_tile, const at::Tensor& logits, int64_t first, const LoraPass& lora) {
       state.function->gradient(logits, grads, first);
-      if (dh.defined()) {
-        const at::Tensor of_rows = dh.narrow(0, first, of_tile.size(0));
-        write_affine_input_gradient(of_rows, logits, state.head.weight);
-        lora.add_input_gradient(of_rows, logits, first);
-      }
+      const at::Tensor of_rows = dh.defined() ? dh.narrow(0, first, of_tile.size(0)) : dh;
+      if (dh.defined()) write_affine_input_gradient(of_rows, logits, state.head.weight);
+      lora.add_input_gradient(of_rows, logits, first);
       gradient.add(logits, of_tile, lora, first);
     });
     gradient.finish();

@@ -89,9 +89,8 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
     std::optional<LoraPass> lora(state.values.lora);
     cross(grads[0], state.leave, {}, [&](const at::Tensor& piece, int64_t first) {
       const at::Tensor& rows = dy.emplace_back(as_rows(piece));
-      if (!needs_dx) return piece;
-      const at::Tensor dx = rows_of(of_rows, first, rows.size(0));
-      write_affine_input_gradient(dx, rows, weight);
+      const at::Tensor dx = needs_dx ? rows_of(of_rows, first, rows.size(0)) : at::Tensor();
+      if (needs_dx) write_affine_input_gradient(dx, rows, weight);
       lora->add_input_gradient(dx, rows, first);
       return piece;
     });
@@ -194,7 +193,7 @@ void AffineGradient::add(at::Tensor dy, at::Tensor x) const {
     const at::NoGradGuard no_grad;
     add_weight_gradient(weight(), dy, x);
     if (bias) add_column_sums(bias(), dy);
-    if (!x.defined()) return;
+    if (!lora) return;
     const auto add = [&](size_t i, const at::Tensor& of_result, const at::Tensor& in, double alpha) {
       add_weight_gradient(lora->sinks()[i](), of_result, in, alpha);
     };

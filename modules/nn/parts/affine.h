@@ -16,9 +16,9 @@ namespace zt::nn {
 
 // The values of an Affine in one forward and its backward.
 struct AffineValues {
-  at::Tensor weight;                            // [out, in]
-  at::Tensor bias;                              // [out]; undefined means no bias
-  std::shared_ptr<const LoraValues> lora = {};  // null means that no adapter is used
+  at::Tensor weight;                      // [out, in]
+  at::Tensor bias;                        // [out]; undefined means no bias
+  std::shared_ptr<LoraValues> lora = {};  // null means that no adapter is used
 
   // Returns whether the backward needs the input: for the gradient of the weight or of adapters.
   bool needs_input() const { return weight.requires_grad() || (lora && lora->has_gradient()); }
@@ -49,9 +49,10 @@ Affine make_affine(const std::string& prefix, int64_t in, int64_t out, Bias bias
 class AffineGradient {
  public:
   AffineGradient(const Affine& affine, const AffineValues& values, Context& context);
-  // Adds dy^T x to the weight's sink and the column sums of dy to the bias's sink: at once, or later in the action W if the
-  // program splits the backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy:
-  // [rows, out], x: [rows, in]; undefined if the weight has no gradient.
+  // Adds dy^T x to the weight's sink, the column sums of dy to the bias's sink, and the gradients of adapters, whose part of the
+  // gradient of x was computed (LoraPass::add_input_gradient): at once, or later in the action W if the program splits the
+  // backward. Sums over the rows are in fp32 (fp64 for fp64); they are rounded once to the sink's dtype. dy: [rows, out], x:
+  // [rows, in]; undefined if the weight has no gradient.
   void add(at::Tensor dy, at::Tensor x) const;
   // The same for an Affine of several groups without adapters, whose weight is [groups, out, in] and whose bias is [groups, out].
   // The gradients of group g come from dy[g] and x[g], which may have no rows.
@@ -60,7 +61,7 @@ class AffineGradient {
  private:
   Context* context_;
   Context::SinkFn weight_, bias_;
-  std::shared_ptr<const LoraValues> lora_;
+  std::shared_ptr<LoraValues> lora_;
 };
 
 // Adds alpha dy^T x to the sink, summed over the rows in fp32 (fp64 for fp64). dy: [rows, out], x: [rows, in].

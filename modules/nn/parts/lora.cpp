@@ -1,5 +1,6 @@
 #include "lora.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 
@@ -83,18 +84,20 @@ LoraValues::LoraValues(const Lora& lora, const Param& weight, Context& context, 
   std::vector<at::Tensor> all;
   int64_t ranks = 0;
   for (const LoraPart& part : lora.parts) {
-    const at::Tensor &a = all.emplace_back(context.param(*part.a)), &b = context.param(*part.b);
+    const at::Tensor &a = all.emplace_back(context.param(*part.a).detach()), &b = context.param(*part.b);
     const int64_t first = own_rows_before(weight, part.first, context);
-    parts_.push_back({first, b.size(0), ranks, a.size(0), part.scale, b});
+    parts_.push_back({first, b.size(0), ranks, a.size(0), part.scale, b.detach()});
     ranks += a.size(0);
+    has_gradient_ |= at::GradMode::is_enabled() && (context.param(*part.a).requires_grad() || b.requires_grad());
     sinks_.push_back(context.grad_sink(*part.a));
     sinks_.push_back(context.grad_sink(*part.b));
   }
   a_ = all.size() == 1 ? all.front() : at::cat(all);
-  const Dropout dropout(lora.dropout, lora.dropout_index);
-  if (!dropout.is_active(context)) return;
   std::vector<int64_t> shape = enter.sizes(x);
   shape.back() = a_.size(1);
+  rows_ = c10::multiply_integers(shape.begin(), shape.end() - 1);
+  const Dropout dropout(lora.dropout, lora.dropout_index);
+  if (!dropout.is_active(context)) return;
   const DropoutMask keep(lora.dropout, context, lora.dropout_index);
   kept_scale_ = keep.scale();
   draw_ = [draw = dropout.draw(keep, shape, x.device(), context, {}, own_columns(weight, context)), in = a_.size(1)] {
@@ -102,35 +105,37 @@ LoraValues::LoraValues(const Lora& lora, const Param& weight, Context& context, 
   };
 }
 
-LoraPass::LoraPass(const std::shared_ptr<const LoraValues>& values)
+LoraPass::LoraPass(const std::shared_ptr<LoraValues>& values)
     : values_(values.get()), mask_(values && values->draw_ ? values->draw_() : at::Tensor()) {}
 
 at::Tensor LoraPass::dropped(const at::Tensor& x, int64_t first) const {
   return mask_.defined() ? scale_kept(x.contiguous(), rows_of(mask_, first, x.size(0)), {}, values_->kept_scale_) : x;
 }
 
+// Returns the rows of `all` [rows of the input, ranks], which is allocated at the first use. `like` has as many rows as are
+// wanted.
+at::Tensor LoraPass::kept_rows(at::Tensor& all, const at::Tensor& like, int64_t first) const {
+  if (!all.defined()) all = at::empty({values_->rows_, values_->a_.size(0)}, like.options());
+  return rows_of(all, first, like.size(0));
+}
+
 void LoraPass::add(const at::Tensor& y, const at::Tensor& x, int64_t first) const {
   if (!values_) return;
-  const at::Tensor& a = values_->a_;
-  const at::Tensor low = at::empty({x.size(0), a.size(0)}, x.options());
-  gemm(GemmKind::forward, dropped(x, first), a.t(), low);
+  const at::Tensor low =
+      values_->has_gradient_ ? kept_rows(values_->low_, x, first) : at::empty({x.size(0), values_->a_.size(0)}, x.options());
+  gemm(GemmKind::forward, dropped(x, first), values_->a_.t(), low);
   for (const LoraValues::Part& part : values_->parts_)
     gemm(GemmKind::forward, low.narrow(1, part.first_rank, part.rank), part.b.t(), y.narrow(1, part.first, part.rows), 1,
          part.scale);
 }
 
-// Returns the gradient of x A^T, [rows, ranks].
-at::Tensor LoraPass::down_gradient(const at::Tensor& dy) const {
-  const at::Tensor of_low = at::empty({dy.size(0), values_->a_.size(0)}, dy.options());
+void LoraPass::add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, int64_t first) const {
+  if (!values_) return;
+  const at::Tensor of_low = kept_rows(values_->low_gradient_, dy, first);
   for (const LoraValues::Part& part : values_->parts_)
     gemm(GemmKind::input_gradient, dy.narrow(1, part.first, part.rows), part.b, of_low.narrow(1, part.first_rank, part.rank), 0,
          part.scale);
-  return of_low;
-}
-
-void LoraPass::add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, int64_t first) const {
-  if (!values_) return;
-  const at::Tensor of_low = down_gradient(dy);
+  if (!dx.defined()) return;
   if (!mask_.defined()) return gemm(GemmKind::input_gradient, of_low, values_->a_, dx, 1);
   const at::Tensor of_dropped = at::empty_like(dx);
   gemm(GemmKind::input_gradient, of_low, values_->a_, of_dropped);
@@ -140,9 +145,8 @@ void LoraPass::add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, in
 
 void LoraPass::for_gradients(const at::Tensor& dy, const at::Tensor& x, int64_t first, const AddGradient& add) const {
   if (!values_) return;
-  const at::Tensor in = dropped(x, first), low = at::empty({x.size(0), values_->a_.size(0)}, x.options());
-  gemm(GemmKind::forward, in, values_->a_.t(), low);
-  const at::Tensor of_low = down_gradient(dy);
+  const at::Tensor in = dropped(x, first), low = kept_rows(values_->low_, x, first);
+  const at::Tensor of_low = kept_rows(values_->low_gradient_, dy, first);
   size_t index = 0;
   for (const LoraValues::Part& part : values_->parts_) {
     add(index++, of_low.narrow(1, part.first_rank, part.rank), in, 1);

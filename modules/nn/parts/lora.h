@@ -106,14 +106,16 @@ struct LoraRows {
 Lora make_lora(const Param& weight, const std::string& prefix, const std::optional<LoraOptions>& options,
                const std::vector<LoraRows>& rows, LoraInput input);
 
-// The values of a matrix's adapters in one forward and its backward, as this rank holds them.
+// The values of a matrix's adapters in one forward and its backward, as this rank holds them, and what the backward keeps of it:
+// [rows, ranks] of the products with A and their gradient. A part of the backward that runs later reads no parameter: other
+// values may be in their place then.
 class LoraValues {
  public:
   // `x`, which comes over `enter`, has the dims of the matrix's input but the last.
   LoraValues(const Lora& lora, const Param& weight, Context& context, const at::Tensor& x, const Crossing& enter);
 
-  // Returns whether a parameter has a gradient.
-  bool has_gradient() const { return a_.requires_grad(); }
+  // Returns whether autograd records the forward, and a parameter has a gradient.
+  bool has_gradient() const { return has_gradient_; }
   const std::vector<Context::SinkFn>& sinks() const { return sinks_; }  // of A and B, for one part after the other
 
  private:
@@ -128,29 +130,33 @@ class LoraValues {
   at::Tensor a_;  // of all parts, one after the other
   std::vector<Part> parts_;
   std::vector<Context::SinkFn> sinks_;
+  bool has_gradient_ = false;
+  int64_t rows_ = 0;                  // of the input
   std::function<at::Tensor()> draw_;  // the dropout mask of the input, [rows, in]; null: nothing is dropped
   double kept_scale_ = 1;
+  at::Tensor low_, low_gradient_;  // x A^T, and its gradient; undefined before they are computed
 };
 
 // Computes with adapters for some rows of their input at a time. Holds the dropout mask as long as it lives. Does nothing for
 // null. `first`: number of the first of the rows among all.
 class LoraPass {
  public:
-  explicit LoraPass(const std::shared_ptr<const LoraValues>& values);
+  explicit LoraPass(const std::shared_ptr<LoraValues>& values);
 
   // Adds the adapters' part of y, without autograd. y: [rows, out], x: [rows, in].
   void add(const at::Tensor& y, const at::Tensor& x, int64_t first = 0) const;
-  // Adds their part of the gradient of x. dx: [rows, in], dy: [rows, out].
+  // Adds their part of the gradient of x. dx: [rows, in], or undefined: then it only prepares for_gradients. dy: [rows, out].
   void add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, int64_t first = 0) const;
-  // Calls add(i, dy, x, alpha) for each parameter, in the order of LoraValues::sinks: its gradient is alpha dy^T x.
+  // Calls add(i, dy, x, alpha) for each parameter, in the order of LoraValues::sinks: its gradient is alpha dy^T x. Requires
+  // `add` and add_input_gradient of these rows. Reads no parameter.
   using AddGradient = std::function<void(size_t, const at::Tensor& dy, const at::Tensor& x, double alpha)>;
   void for_gradients(const at::Tensor& dy, const at::Tensor& x, int64_t first, const AddGradient& add) const;
 
  private:
   at::Tensor dropped(const at::Tensor& x, int64_t first) const;
-  at::Tensor down_gradient(const at::Tensor& dy) const;
+  at::Tensor kept_rows(at::Tensor& all, const at::Tensor& like, int64_t first) const;
 
-  const LoraValues* values_;
+  LoraValues* values_;
   at::Tensor mask_;
 };
 

@@ -31,7 +31,7 @@ struct AffineSinks {
         bias(affine.bias ? context.grad_sink(*affine.bias) : Context::SinkFn()),
         lora(values.lora) {}
   Context::SinkFn weight, bias;  // bias: null means no bias
-  std::shared_ptr<const LoraValues> lora;
+  std::shared_ptr<LoraValues> lora;
 };
 
 // The gradients of one Affine, summed over tiles. Made in a backward, used once per tile, then finished.

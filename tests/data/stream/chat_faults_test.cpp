@@ -45,12 +45,12 @@ TEST(ChatFaults, TheMask) {
   EXPECT_THAT(fault_of(files), AllOf(HasSubstr("has no mask '" + mask), HasSubstr(again)));
 }
 
-// NumPy writes "|u1" for uint8.
+// NumPy writes "|u1" for uint8, ztoolkit "<u1".
 TEST(ChatFaults, BothNamesOfBytesAreRead) {
   const GoodFiles files;
   std::string mask = read_text(files.folder / "chat.mask.npy");
-  ASSERT_NE(mask.find("|u1"), std::string::npos);
-  mask.replace(mask.find("|u1"), 3, "<u1");
+  ASSERT_NE(mask.find("<u1"), std::string::npos);
+  mask.replace(mask.find("<u1"), 3, "|u1");
   files.folder.put("chat.mask.npy", mask);
   EXPECT_NO_THROW(open_conversations(fault_options(files), World{}));
 }

@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local one_rank = require "support.one_rank"
 local cut_runs = require "layers.cut_runs"
-local nn, optim = require "zt.nn", require "zt.optim"
+local nn, optim, zero = require "zt.nn", require "zt.optim", require "zt.zero"
 local batch, MODELS = cut_runs.batch, cut_runs.MODELS
 
 local ATTENTION, GATED, PLAIN = {"q", "k", "v", "out"}, {"gate", "up_proj", "down", "head"}, {"up", "down", "head"}
@@ -257,6 +257,21 @@ function TestLora.test_packed_base()
     local of_fp32 = (gradient_of_adapters(plain, fields) - wanted):norm():item()
     lu.assertTrue(distance <= 2 * of_fp32, ("%s: %g, fp32 without packing %g"):format(format, distance, of_fp32))
   end
+end
+
+-- The second part of a split backward has other parameters in the places of sharded ones.
+function TestLora.test_split_backwards_of_sharded_parameters()
+  local mesh = cut_runs.meshes()[2] or cut_runs.meshes()[1]
+  local options = merged(MODELS[2], {lora = {rank = 2, targets = joined(ATTENTION, PLAIN)}, tensor = mesh.tp})
+  local function losses(stage, is_split)
+    local program = zt.program(wake(cut_runs.model_of(options)), {micro_batches = 2})
+    if is_split then program = program:apply(zt.split_backward{}) end
+    local trainer = zt.trainer(program:apply(zero.shard{axis = mesh.dp, stage = stage}), {optimizer = optim.sgd{lr = 0.5}})
+    return one_rank.run(trainer, function(step) return batch(step, mesh.dp, options.vocab) end)
+  end
+  local wanted = losses(1, false)
+  lu.assertEquals(losses(1, true), wanted)
+  lu.assertEquals(losses(3, true), losses(3, false))
 end
 
 function TestLora.test_stages_have_the_same_bits()

@@ -166,16 +166,26 @@ TEST(Model, NamesAreNotPrefixedTwice) {
   EXPECT_EQ(first->info().params[0].name, "a.w");
 }
 
-TEST(Model, FrozenParametersKeepTheirPlace) {
+TEST(Model, AUnitIsTrainedAsAWholeOrNotAtAll) {
   auto frozen = make_param("f", {3});
   frozen->trainable = false;
-  const Model model({{"a", source({frozen, make_param("w", {2})})}}, 0);
-  EXPECT_FALSE(model.info().params[0].trainable);
-  EXPECT_EQ(model.info().params[1].offset, 32);
-  EXPECT_TRUE(model.info().units[0].trainable);
-  const auto only = make_param("f", {3});
-  only->trainable = false;
-  EXPECT_FALSE(Model({{"a", source({only})}}, 0).info().units[0].trainable);
+  Model model({{"a", source({frozen, make_param("w", {2}), make_param("v", {4})})}}, 0);
+  const auto units = [&] {
+    std::vector<std::pair<std::string, bool>> units;
+    for (const UnitInfo& unit : model.info().units) units.emplace_back(unit.name, unit.trainable);
+    return units;
+  };
+  using Units = std::vector<std::pair<std::string, bool>>;
+  EXPECT_EQ(units(), (Units{{"a", false}, {"a.w", true}}));
+  EXPECT_EQ(model.info().params[1].offset, 0);
+  EXPECT_EQ(model.info().params[2].offset, 32);
+  const auto before = model.shared_info();
+  model.set_trainable("a.v", false);
+  EXPECT_EQ(units(), (Units{{"a", false}, {"a.w", true}}));
+  EXPECT_EQ(model.info().params[2].unit, 0);
+  model.set_trainable("a", true);
+  EXPECT_EQ(units(), (Units{{"a", true}}));
+  EXPECT_EQ(before->units.size(), 2U);
 }
 
 struct BufferLayer final : Layer, LayerExtras {
