@@ -140,7 +140,8 @@ function Reading.open(folder, source)
     if links.is_stacked(link, modules) then add_stacked(self, link) else add_joined(self, link) end
   end
   add_whole(self, source.formats)
-  if not tensors:check_values() then
+  tensors:check_saved(config, modules.parts)
+  if not tensors:check_values(source.dtype or "float32") then
     log.warn("%s: each product B A is zero, so the matrices change nothing: was it saved before the training?", tensors.path)
   end
   self.names = check.sorted_keys(self.values)

@@ -1,6 +1,7 @@
 --- The model of a trainer or of a checkpoint whose adapters are saved, loaded or merged:
 --
 --   options            of moe.gpt; `place`: where the model is, for messages
+--   dtype              of a trainer's parameters
 --   tensors            list of {name =, shape =, dtype = as layers see it}
 --   trained            set of the parameters, without adapters, that are trained
 --   formats            {name = format} of packed parameters
@@ -8,8 +9,10 @@
 --   seen(name)         returns a tensor as layers see it; of a trainer, collective
 --   mesh               of a trainer
 
+local check = require "zt.check"
 local fail = require "zt.fail"
 local lora = require "zt.ckpt.adapters.lora"
+local moe = require "zt.moe"
 local objects = require "zt.ckpt.objects"
 
 local source = {}
@@ -44,17 +47,34 @@ function source.of_trainer(trainer, call)
     if tensor.is_parameter then parameters[#parameters + 1] = tensor end
   end
   return {
-    options = options, place = "the trainer's model", tensors = parameters, trained = trained, formats = formats,
+    options = options, place = "the trainer's model", dtype = parameters[1].dtype, tensors = parameters, trained = trained,
+    formats = formats,
     read = function(name) return trainer:master(name) end, seen = function(name) return trainer:parameter(name) end,
     mesh = objects.mesh(nil, {trainer = trainer}),
   }
 end
 
+--- Returns {name = format} of the matrices of a checkpoint's trainer that were packed, which the checkpoint does not have; nil if
+-- there were none. content: what describe() returns.
+function source.packed_of(content)
+  local hashes = content.values["model/packed"]
+  if not hashes then return nil end
+  local formats = {}
+  for name, hash in pairs(hashes) do formats[name] = hash:match "^%S+" end
+  return formats
+end
+
 --- Returns the model of a checkpoint that was opened. options: those of moe.gpt, with `lora`. script: its record.
 function source.of_checkpoint(checkpoint, options, script, folder)
-  local tensors, trained = {}, {}
+  local tensors, trained, content = {}, {}, checkpoint:describe()
   for _, name in ipairs(script.trained or {}) do trained[name] = true end
-  for _, tensor in ipairs(checkpoint:describe().tensors) do
+  local formats = source.packed_of(content) or {}
+  if next(formats) then
+    local shapes = {}
+    for _, parameter in ipairs(moe.gpt(options):parameters()) do shapes[parameter.name] = parameter.shape end
+    for _, name in ipairs(check.sorted_keys(formats)) do tensors[#tensors + 1] = {name = name, shape = shapes[name]} end
+  end
+  for _, tensor in ipairs(content.tensors) do
     local name = tensor.name:sub(1, #PREFIX) == PREFIX and tensor.name:sub(#PREFIX + 1)
     if name then
       tensors[#tensors + 1] = {name = name, shape = tensor.shape, dtype = tensor.dtype}
@@ -62,8 +82,8 @@ function source.of_checkpoint(checkpoint, options, script, folder)
     end
   end
   local function read(name) return checkpoint:read(PREFIX .. name) end
-  return {options = options, place = ("'%s'"):format(folder), tensors = tensors, trained = trained, formats = {}, read = read,
-          seen = read}
+  return {options = options, place = ("'%s'"):format(folder), tensors = tensors, trained = trained, formats = formats,
+          read = read, seen = read}
 end
 
 return source

@@ -12,6 +12,7 @@ local merged = require "zt.ckpt.adapters.merged"
 local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
+local source_of = require "zt.ckpt.adapters.source"
 local text = require "zt.text"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
@@ -125,7 +126,11 @@ end
 
 -- Returns the adapters of the checkpoint by their matrices, and leaves their tensors out of `parameters`. An error unless --merge
 -- says what becomes of them. The tensors of adapters keep their names if no options tell of them.
-local function taken_adapters(parameters, o, script)
+local function taken_adapters(parameters, o, script, packed)
+  if packed then
+    fail("the base of '%s' is packed, as %s, and a checkpoint does not have packed matrices: write the adapters by --adapter, "
+      .. "and add them to the plain base (infer.engine{model = BASE, adapter = FOLDER})", o.checkpoint, packed[next(packed)])
+  end
   local options = o.model and json_file(o.model) or script.model
   if not options or not options.lora then
     if not o.merge then return {} end
@@ -153,7 +158,7 @@ end
 -- Writes plain weights.
 local function write_weights(o, checkpoint, script)
   local parameters = parameters_of(checkpoint)
-  local adapters = taken_adapters(parameters, o, script)
+  local adapters = taken_adapters(parameters, o, script, source_of.packed_of(checkpoint:describe()))
   local list, config = list_of(parameters, o, script)
   if #list == 0 then fail("the checkpoint has no parameters: nothing is named '%s...'", PREFIX) end
   local dtype = o.dtype ~= "saved" and o.dtype:gsub("fp?", "float") -- "float64", "bfloat16"

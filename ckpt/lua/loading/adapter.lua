@@ -62,6 +62,7 @@ local function open(folder, options, base)
   if modules.embedding and of_head then Modules.refuse_untied(tensors, of_head.A) end
   modules:check_tied(tensors)
   modules:check_names(tensors)
+  tensors:check_saved(config, modules.parts)
   local changes = changes_of(tensors, config, modules)
   if not tensors:check_values() and next(tensors.whole) == nil and core.world.rank == 0 then
     log.warn("%s: each product B A is zero, so the adapter changes nothing: was it saved before the training?", tensors.path)

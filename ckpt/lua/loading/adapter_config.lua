@@ -13,7 +13,7 @@ local RANK, ALPHA = 8, 8 -- PEFT's defaults
 
 -- The keys that are read.
 local READ = {r = true, lora_alpha = true, rank_pattern = true, alpha_pattern = true, use_rslora = true, bias = true,
-              peft_type = true, init_lora_weights = true, lora_dropout = true}
+              peft_type = true, init_lora_weights = true, lora_dropout = true, modules_to_save = true}
 
 -- The keys that say nothing about the sums to add, {key = why}.
 local WITHOUT_EFFECT = {
@@ -32,7 +32,6 @@ local WITHOUT_EFFECT = {
   lora_ga_config = "is of init_lora_weights",
   megatron_core = "is of megatron_config",
   merge_weights = "says when old versions of PEFT add the matrices",
-  modules_to_save = "the tensors in the file decide",
   peft_version = "says what wrote the file",
   qalora_group_size = "is of use_qalora",
   revision = "says which version the base had",
@@ -126,7 +125,8 @@ local function numbers_of(reader, source)
     rank = reader:get("r", "number", rank, RANK, is_rank), alpha = reader:get("lora_alpha", "number", alpha, ALPHA, is_finite),
     ranks = patterns_of(reader, source, "rank_pattern", rank, is_rank),
     alphas = patterns_of(reader, source, "alpha_pattern", alpha, is_finite),
-    is_stabilised = reader:truth("use_rslora", false), dropout = reader:rate("lora_dropout", 0),
+    is_stabilised = reader:truth("use_rslora", false),
+    saved = reader:get("modules_to_save", "table", "a list of modules' names", {}), dropout = reader:rate("lora_dropout", 0),
   }
 end
 

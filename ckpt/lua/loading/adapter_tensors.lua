@@ -105,11 +105,32 @@ end
 --- Returns the values of a tensor.
 function Tensors:read(tensor) return self.files:read(tensor.name) end
 
--- Reads a tensor. Returns whether it is not all zero. An error for numbers that are not finite.
-local function is_nonzero(self, tensor)
+--- An error unless the file has the tensors of the modules that were trained as a whole (modules_to_save). config: of the folder.
+-- parts: set of the names of the model's tensors.
+function Tensors:check_saved(config, parts)
+  for _, module in ipairs(config.saved) do
+    local missing = {}
+    for name in pairs(parts) do
+      local is_of_it = ("." .. name):find("." .. tostring(module) .. ".", 1, true) ~= nil
+      if is_of_it and not self.whole[name] then missing[#missing + 1] = name end
+    end
+    if #missing > 0 then
+      table.sort(missing)
+      fail("%s: '%s' was trained as a whole (modules_to_save in %s), and these of its tensors are missing: %s. Get the files "
+        .. "again", self.path, tostring(module), config.path, text.some(missing))
+    end
+  end
+end
+
+-- Reads a tensor. Returns whether it is not all zero. An error for numbers that are not finite, in `dtype` if it is given.
+local function is_nonzero(self, tensor, dtype)
   local has_numbers
   core.scope(function()
     local values = self:read(tensor)
+    if dtype and values:isfinite():all():item() and not values:to(dtype):isfinite():all():item() then
+      fail("%s: '%s' has numbers that are too large for %s, the parameters' dtype here: load it in a wider precision", self.path,
+        tensor.name, dtype)
+    end
     if not values:isfinite():all():item() then
       fail("%s: '%s' has numbers that are not finite, so all answers would be useless: the training has diverged, or the file is "
         .. "damaged", self.path, tensor.name)
@@ -120,13 +141,13 @@ local function is_nonzero(self, tensor)
 end
 
 --- Reads all values once, one tensor at a time. Returns whether a product B A changes anything. An error for numbers that are not
--- finite.
-function Tensors:check_values()
+-- finite, in `dtype` if it is given.
+function Tensors:check_values(dtype)
   local has_effect = false
-  for _, name in ipairs(check.sorted_keys(self.whole)) do is_nonzero(self, self.whole[name]) end
+  for _, name in ipairs(check.sorted_keys(self.whole)) do is_nonzero(self, self.whole[name], dtype) end
   for _, module in ipairs(check.sorted_keys(self.halves)) do
     local pair = self.halves[module]
-    local has_a, has_b = is_nonzero(self, pair.A), is_nonzero(self, pair.B)
+    local has_a, has_b = is_nonzero(self, pair.A, dtype), is_nonzero(self, pair.B, dtype)
     has_effect = has_effect or (has_a and has_b)
   end
   return has_effect

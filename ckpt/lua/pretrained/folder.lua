@@ -10,6 +10,7 @@ local incomplete = require "zt.ckpt.loading.incomplete"
 local packed = require "zt.ckpt.pretrained.packed"
 local parameters = require "zt.ckpt.pretrained.parameters"
 local precisions = require "zt.ckpt.pretrained.precisions"
+local source_of = require "zt.ckpt.adapters.source"
 local tokenizer_files = require "zt.ckpt.tokenizer_files"
 
 local folder = {}
@@ -69,6 +70,12 @@ local function of_checkpoint(path)
   if not script.model then
     fail("'%s' does not record its model's options: nn.gpt or moe.gpt did not make the model from plain options. Make it in a "
       .. "script, load the checkpoint by ckpt.load, and give infer.engine the trainer", place)
+  end
+  local formats = source_of.packed_of(content)
+  if formats then
+    fail("the base of the model in '%s' is packed, as %s, and the checkpoint does not have it: write the adapters by ztoolkit "
+      .. "ckpt export --adapter, and give the plain base as the model and that folder as the adapter", place,
+      formats[next(formats)])
   end
   local dtype, names, has_adapters = nil, {}, script.model.lora ~= nil
   for _, tensor in ipairs(content.tensors) do

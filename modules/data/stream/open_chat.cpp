@@ -88,6 +88,8 @@ std::shared_ptr<Stream> open_rows(const Schema<ChatOptions>& schema, ChatKind ki
   Value::Table order = order_of(*file.tokens, options);
   order["seq"] = options.seq;
   order["pack"] = options.pack;
+  order["padding"] = word_of(options.padding);
+  order["ignore_index"] = options.ignore_index;
   order["too_long"] = word_of(options.too_long);
   order["mask"] = mask->digest();
   order["offsets"] = NpyFile(beside(options.path, ".offsets.npy")).digest();

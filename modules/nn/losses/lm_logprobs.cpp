@@ -59,7 +59,7 @@ std::shared_ptr<Layer> make_lm_logprobs(const Value& value) {
       lm_head_options(Schema<LmLogprobsOptions>("nn.lm_logprobs"))
           .optional("ignore_index", &LmLogprobsOptions::ignore_index, "label of tokens whose log-probability is not wanted")
           .optional("tile", &LmLogprobsOptions::tile, "rows whose logits exist at the same time; 0: all", at_least(0))
-          .optional("temperature", &LmLogprobsOptions::temperature, "divides the logits", above(0))
+          .optional("temperature", &LmLogprobsOptions::temperature, "divides the logits", between(1e-6, 1e6))
           .optional("entropy", &LmLogprobsOptions::entropy, "output the entropies of the distributions, too");
   return kSchema.make(value, [](const LmLogprobsOptions& options) {
     return make_with_lora(options, kSchema.name(), {kHeadTarget}, {kHeadTarget}, lm_logprobs_layer);

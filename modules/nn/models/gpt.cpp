@@ -88,7 +88,7 @@ const Schema<GptOptions>& gpt_schema() {
               "recompute", &GptOptions::recompute,
               "what the backward of a block computes again; selective: the results of norms, activations and the attention core")
           .optional("head", &GptOptions::head, "the last layer: lm_loss, lm_logprobs, or value_head")
-          .optional("temperature", &GptOptions::temperature, "divides the logits of log-probabilities", above(0))
+          .optional("temperature", &GptOptions::temperature, "divides the logits of log-probabilities", between(1e-6, 1e6))
           .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })
           .optional("entropy", &GptOptions::entropy, "output the entropies beside the log-probabilities")
           .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })

@@ -144,7 +144,7 @@ void LoraPass::add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, in
 }
 
 void LoraPass::for_gradients(const at::Tensor& dy, const at::Tensor& x, int64_t first, const AddGradient& add) const {
-  if (!values_) return;
+  if (!values_ || !values_->has_gradient_) return;
   const at::Tensor in = dropped(x, first), low = kept_rows(values_->low_, x, first);
   const at::Tensor of_low = kept_rows(values_->low_gradient_, dy, first);
   size_t index = 0;

@@ -147,8 +147,8 @@ class LoraPass {
   void add(const at::Tensor& y, const at::Tensor& x, int64_t first = 0) const;
   // Adds their part of the gradient of x. dx: [rows, in], or undefined: then it only prepares for_gradients. dy: [rows, out].
   void add_input_gradient(const at::Tensor& dx, const at::Tensor& dy, int64_t first = 0) const;
-  // Calls add(i, dy, x, alpha) for each parameter, in the order of LoraValues::sinks: its gradient is alpha dy^T x. Requires
-  // `add` and add_input_gradient of these rows. Reads no parameter.
+  // If a parameter has a gradient, calls add(i, dy, x, alpha) for each, in the order of LoraValues::sinks: its gradient is alpha
+  // dy^T x. Requires `add` and add_input_gradient of these rows. Reads no parameter.
   using AddGradient = std::function<void(size_t, const at::Tensor& dy, const at::Tensor& x, double alpha)>;
   void for_gradients(const at::Tensor& dy, const at::Tensor& x, int64_t first, const AddGradient& add) const;
 

@@ -10,6 +10,9 @@ namespace {
 // The targets that are parts of others.
 const std::vector<std::pair<std::string, std::vector<std::string>>> kFused{{"qkv", {"q", "k", "v"}}, {"up", {"gate", "up_proj"}}};
 
+// Far from what is used, so that a scale is finite and not 0.
+constexpr double kLeastAlpha = 1e-6, kMostAlpha = 1e6;
+
 bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::ranges::find(names, name) != names.end();
 }
@@ -42,7 +45,11 @@ void check_keys(const LoraOptions& options, const std::string& path, const std::
     check("ranks", key);
     if (rank < 1) misuse("{}.lora.ranks.{} must be at least 1, got {}", path, key, rank);
   }
-  for (const auto& [key, alpha] : options.alphas) check("alphas", key);
+  for (const auto& [key, alpha] : options.alphas) {
+    check("alphas", key);
+    const std::string complaint = between(kLeastAlpha, kMostAlpha)(alpha);
+    if (!complaint.empty()) misuse("{}.lora.alphas.{} {}", path, key, complaint);
+  }
 }
 
 std::string name_in(int64_t block, const std::string& target) {
@@ -59,7 +66,7 @@ const Schema<LoraOptions>& schema_of(const LoraOptions& /*options*/) {
   static const auto kSchema =
       Schema<LoraOptions>("lora")
           .optional("rank", &LoraOptions::rank, "rows of A and columns of B", at_least(1))
-          .optional("alpha", &LoraOptions::alpha, "number in the scale of B A")
+          .optional("alpha", &LoraOptions::alpha, "number in the scale of B A", between(kLeastAlpha, kMostAlpha))
           .optional("dropout", &LoraOptions::dropout, "dropout probability of the input of A", between(0, 0.999))
           .optional("scale", &LoraOptions::scale, "the factor of B A")
           .optional("init", &LoraOptions::init, "the distribution of A's initial values; B is 0")
@@ -96,9 +103,13 @@ LoraOptions lora_of_model(LoraOptions options, int64_t blocks) {
   known.push_back(kHeadTarget);
   if (!options.targets) options.targets = kUsualTargets;
   check_targets(*options.targets, "nn.gpt", known);
+  if (options.layers && options.layers->empty())
+    misuse("nn.gpt.lora.layers is empty, so nothing would be trained: name blocks, or leave it out for all");
   for (const int64_t layer : options.layers.value_or(std::vector<int64_t>{})) {
     if (layer < 0 || layer >= blocks)
       misuse("nn.gpt.lora.layers: there is no block {}: the model has {} blocks, numbered from 0", layer, blocks);
+    if (std::ranges::count(*options.layers, layer) > 1)
+      misuse("nn.gpt.lora.layers names the block {} twice: leave one out", layer);
   }
   if (options.layers && std::ranges::all_of(*options.targets, [](const auto& name) { return name == kHeadTarget; }))
     misuse("nn.gpt.lora.layers has an effect only beside targets in blocks, and 'head' is the only target: leave it out");

@@ -181,7 +181,8 @@ end
 
 function TestLogprobs.test_refusals()
   local function refused(text, more) lu.assertErrorMsgContains(text, function() nn.gpt(merged(OPTIONS, more)) end) end
-  refused("temperature must be above 0, got 0", {head = "logprobs", temperature = 0})
+  refused("temperature must lie between 1e-06 and 1000000, got 0", {head = "logprobs", temperature = 0})
+  refused("temperature must lie between", {head = "logprobs", temperature = math.huge})
   refused("has an effect only with head = \"logprobs\"", {temperature = 2})
   refused("has an effect only with head = \"lm\"", {head = "logprobs", loss = false})
   refused("must be one of 'lm', 'logprobs', 'value'", {head = "reward"})

@@ -23,6 +23,12 @@ function TestLoraRefused.test_options()
   refused("nn.gpt.lora.ranks: no adapter is named 'blocks.0.k': did you mean 'blocks.0.q'", gpt{ranks = {["blocks.0.k"] = 1}})
   refused("nn.gpt.lora.ranks.q must be at least 1, got 0", gpt{ranks = {q = 0}})
   refused("lora.rank must be at least 1, got 0", gpt{rank = 0})
+  for _, alpha in ipairs{0, -1, 0 / 0, 1 / 0} do
+    refused("lora.alpha must lie between", gpt{alpha = alpha})
+    refused("nn.gpt.lora.alphas.q must lie between", gpt{alphas = {q = alpha}})
+  end
+  refused("nn.gpt.lora.layers is empty, so nothing would be trained", gpt{layers = {}})
+  refused("nn.gpt.lora.layers names the block 0 twice", gpt{layers = {0, 0}})
   refused("lora: unknown option 'ranl'", gpt{ranl = 2})
   refused("nn.mlp.lora.layers is an option of nn.gpt, which has blocks: leave it out",
     function() nn.mlp{hidden = 4, ffn = 4, lora = {layers = {1}}} end)

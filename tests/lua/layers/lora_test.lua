@@ -143,6 +143,32 @@ function TestLora.test_computes_as_the_merged_matrices()
   end
 end
 
+-- Frozen matrices A, as in LoRA-FA, or B: the gradients of the others stay.
+function TestLora.test_halves_can_be_frozen()
+  local options = merged(MODELS[2], {tied = false, lora = {rank = 2, targets = joined(ATTENTION, PLAIN)}})
+  local fields = batch(1, nil, options.vocab)
+  local function gradients(frozen)
+    local model = wake(cut_runs.model_of(options))
+    if frozen then model:freeze("lora.*[.]" .. frozen .. "$") end
+    local trainer, found = trainer_of(model), {}
+    trainer:forward(fields)
+    trainer:backward()
+    for _, parameter in ipairs(model:parameters()) do
+      if parameter.trainable then found[parameter.name] = trainer:gradient(parameter.name) end
+    end
+    return found
+  end
+  local wanted = gradients()
+  for _, frozen in ipairs{"a", "b"} do
+    local found, count = gradients(frozen), 0
+    for name, gradient in pairs(found) do
+      lu.assertTrue(zt.equal(gradient, wanted[name]), name)
+      count = count + 1
+    end
+    lu.assertEquals(count, 2 * 7)
+  end
+end
+
 function TestLora.test_new_adapters_change_no_bit()
   for _, precision in ipairs{"fp32", "bf16", "fp64"} do
     for _, options in ipairs(MODELS) do

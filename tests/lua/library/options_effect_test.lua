@@ -41,8 +41,10 @@ function TestEffects:test_layers_and_models()
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {rope_base = 100}))
   fails("nn.gpt.rope_base", "with rotary positions", nn.gpt, with(gpt, {family = "llama", position = "none", rope_base = 100}))
   fails("nn.gpt.rope_scaling", "with rotary positions", nn.gpt, with(gpt, {rope_scaling = {type = "linear", factor = 2}}))
-  fails("nn.gpt.ignore_index", "with loss = true", nn.gpt, with(gpt, {loss = false, ignore_index = 3}))
-  fails("nn.gpt.head_tile", "with loss = true", nn.gpt, with(gpt, {loss = false, head_tile = 3}))
+  fails("nn.gpt.ignore_index", 'with loss = true, or head = "logprobs"', nn.gpt, with(gpt, {loss = false, ignore_index = 3}))
+  fails("nn.gpt.head_tile", 'with loss = true, or head = "logprobs"', nn.gpt, with(gpt, {loss = false, head_tile = 3}))
+  fails("nn.gpt.entropy", 'with head = "logprobs"', nn.gpt, with(gpt, {entropy = true}))
+  fails("nn.gpt.loss", 'with head = "lm"', nn.gpt, with(gpt, {head = "value", loss = false}))
   nn.gpt(with(gpt, {family = "llama", rope_base = 100, eps = 1e-6}))
 end
 

@@ -207,6 +207,9 @@ end
 
 function TestJson:test_mistakes()
   lu.assertError(zt.json.decode, "{")
+  local function nested(levels) return ("["):rep(levels) .. ("]"):rep(levels) end
+  lu.assertEquals(#zt.json.decode(nested(400)), 1)
+  lu.assertErrorMsgContains("nested in more than 500 levels", zt.json.decode, nested(100000))
   lu.assertError(zt.json.encode, {zt.tensor{1, 2}})
 end
 

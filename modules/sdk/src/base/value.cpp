@@ -36,7 +36,14 @@ nlohmann::json Value::to_json() const {
   misuse("{} cannot be written as JSON: only booleans, numbers, strings, lists and tables can", type_name());
 }
 
-Value Value::from_json(const nlohmann::json& json) {
+namespace {
+
+// A deeper value would overflow the stack of functions that visit it.
+constexpr int kMostLevels = 500;
+
+Value value_of(const nlohmann::json& json, int level) {
+  if (level > kMostLevels)
+    misuse("the JSON is nested in more than {} levels, which no file of a model or its data has", kMostLevels);
   switch (json.type()) {
     case nlohmann::json::value_t::boolean:
       return json.get<bool>();
@@ -48,18 +55,24 @@ Value Value::from_json(const nlohmann::json& json) {
     case nlohmann::json::value_t::string:
       return json.get<std::string>();
     case nlohmann::json::value_t::array: {
-      List list;
-      for (const auto& item : json) list.push_back(from_json(item));
+      Value::List list;
+      for (const auto& item : json) list.push_back(value_of(item, level + 1));
       return list;
     }
     case nlohmann::json::value_t::object: {
-      Table table;
-      for (const auto& [key, item] : json.items()) table[key] = from_json(item);
+      Value::Table table;
+      for (const auto& [key, item] : json.items()) table[key] = value_of(item, level + 1);
       return table;
     }
     default:
       return {};
   }
+}
+
+}  // namespace
+
+Value Value::from_json(const nlohmann::json& json) {
+  return value_of(json, 0);
 }
 
 }  // namespace zt

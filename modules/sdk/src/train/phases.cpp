@@ -90,12 +90,15 @@ bool TrainerPhases::use_adapters(bool wanted) {
       misuse("trainer:with_adapters: the model has no adapters: give nn.gpt, or one of its layers, the option `lora`");
   });
   check_alike({{"trainer:with_adapters", wanted ? "true" : "false"}}, world, "they would compute with other matrices");
-  store_.state().adapters = wanted;
+  restore_adapters(wanted);
   return before;
 }
 
 void TrainerPhases::restore_adapters(bool before) {
-  store_.state().adapters = before;
+  StepState& state = store_.state();
+  if (state.adapters != before)
+    ++state.replacements;  // what was computed with the other matrices is stale, such as an engine's keys
+  state.adapters = before;
 }
 
 void TrainerPhases::correct(std::map<std::string, int64_t>& bytes) const {

@@ -88,9 +88,18 @@ function TestLoad:test_damaged_tensors()
   wrong("is [0], which holds nothing: training with DeepSpeed's ZeRO-3", {[a] = zt.zeros{0}})
   wrong("has numbers that are not finite", {[b] = zt.ones{48, 2} / 0})
   wrong("is [32, 2] instead of [48, 2]", {[b] = zt.zeros{32, 2}})
+  wrong("has numbers that are too large for float32", {[b] = zt.full({48, 2}, 1e300, {dtype = "float64"})})
   wrong("is there, but '" .. b .. "' is missing", {[b] = false})
   wrong("'base_model.model.lm_head.weight' is [65, 32] instead of [64, 32], as in the model", {
     ["base_model.model.lm_head.weight"] = zt.zeros{65, 32}})
+end
+
+function TestLoad:test_missing_tensors_of_whole_modules()
+  local trainer = cases.trainer("llama", {rank = 2, alpha = 4, targets = {"out"}})
+  check_load("'lm_head' was trained as a whole (modules_to_save in", trainer,
+    adapters.changed("llama_saved", {}, {["base_model.model.lm_head.weight"] = false}))
+  check_load("these of its tensors are missing: model.norm.weight. Get the files again", trainer,
+    adapters.changed("llama_saved", {}, {["base_model.model.model.norm.weight"] = false}))
 end
 
 function TestLoad:test_fused_matrices()

@@ -67,6 +67,16 @@ function TestPackedResume:test_another_base_is_refused()
   end
 end
 
+function TestPackedResume:test_commands_say_that_the_base_is_not_there()
+  local first = trainer_of()
+  first:step(batch(1))
+  ckpt.save(self.path, {trainer = first}, {async = false})
+  if zt.world.rank > 0 then return end
+  local function refused(text, action, ...) lu.assertErrorMsgContains(text, action, ...) end
+  refused("is packed, as int4, and the checkpoint does not have it: write the adapters by ztoolkit ckpt export --adapter",
+    ckpt.pretrained, self.path)
+end
+
 function TestPackedResume:test_nothing_trained_is_refused()
   lu.assertErrorMsgContains("a checkpoint has plain numbers only, so it would be empty", ckpt.save, self.path,
     {model = trainer_of{frozen = true}}, {async = false})
