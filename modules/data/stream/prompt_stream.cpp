@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 
+#include "zt/base/error.h"
+
 namespace zt {
 ZT_DEFINE_OBJECT(data::PromptStream, "PromptStream")
 }
@@ -26,6 +28,9 @@ PromptBatch PromptStream::batch(int64_t step) const {
     file_->read(prompt.tokens.begin, {tokens.data_ptr<int64_t>(), static_cast<size_t>(prompt.tokens.size)});
     batch.prompts.push_back(tokens);
     batch.items.push_back(items_->read(prompt.record));
+    if (!batch.items.back().get_if<Value::Table>())
+      fault("line {} of '{}' is no JSON object, as a record is: make the files again with ztoolkit tokenize --chat",
+            prompt.record + 1, items_->path());
   }
   batch.sample = at::tensor(numbers, at::kLong);
   return batch;

@@ -26,11 +26,7 @@ Value JsonLines::read(int64_t line) const {
   std::string text(static_cast<size_t>(end - begin), '\0');
   file_.read(begin, std::as_writable_bytes(std::span(text)));
   try {
-    Value item = Value::from_json(nlohmann::json::parse(text));
-    if (!item.get_if<Value::Table>())
-      fault("line {} of '{}' is no JSON object, as a record is. Make the file again with ztoolkit tokenize --chat", line + 1,
-            path());
-    return item;
+    return Value::from_json(nlohmann::json::parse(text));
   } catch (const nlohmann::json::exception& error) {
     fault("line {} of '{}' is not JSON: {}. Make the file again with ztoolkit tokenize --chat", line + 1, path(), error.what());
   }
