@@ -1,4 +1,4 @@
---- What PEFT's files say of a model's adapters, and of the modules that are trained as a whole beside them. Reads no values.
+--- Describes a model's adapters, and the modules that are trained as a whole beside them, as PEFT's files do. Reads no values.
 
 local check = require "zt.check"
 local core = require "zt.core"

@@ -14,13 +14,13 @@
 
 namespace zt::data {
 
-// What a record of a file is, as its companion says.
+// The kind of a file's records, as its companion says.
 enum class ChatKind : uint8_t { conversations, preferences, prompts };
 constexpr auto words_of(ChatKind) {
   return std::array{"conversations", "preferences", "prompts"};
 }
 
-// What becomes of a record that is longer than a stream takes.
+// Says how a stream treats a record that is too long for it.
 enum class TooLong : uint8_t { drop, cut, error };
 constexpr auto words_of(TooLong) {
   return std::array{"drop", "cut", "error"};

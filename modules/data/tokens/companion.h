@@ -22,7 +22,7 @@
 
 namespace zt::data {
 
-// What the documents of a file with a mask are.
+// Describes the documents of a file with a mask.
 struct DocumentsNote {
   std::string kind;           // "conversations", "preferences" or "prompts"
   std::string mask_of;        // which tokens count: "all", "completion", "assistant", "last", or "none" of prompts

@@ -99,7 +99,7 @@ void Engine::take_commands() {
 // Answers whose first tokens are those of other parameters end: they are of no model.
 void Engine::drop_old_keys() {
   const StepState& state = options_.trainer->state();
-  const std::pair now(state.step, state.replacements);
+  const std::tuple now(state.step, state.replacements, state.adapters);
   if (std::exchange(seen_, now) == now) return;
   ++weights_;
   for (const auto& answer : live_) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "engine/draw.h"
@@ -99,8 +100,8 @@ class Engine {
   std::vector<Answer> done_;                       // until a step returns them: one that throws does not
   std::deque<Command> commands_;                   // of the first rank, until the next step
   int64_t next_number_ = 1;
-  int64_t weights_ = 0;                          // the version of the parameters
-  std::pair<int64_t, int64_t> seen_ = {-1, -1};  // the trainer's step and replacements when they were last seen
+  int64_t weights_ = 0;                                       // the version of the parameters
+  std::tuple<int64_t, int64_t, bool> seen_ = {-1, -1, true};  // the trainer's step, replacements and adapters when last seen
   EngineStats stats_;
 };
 

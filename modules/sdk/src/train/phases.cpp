@@ -95,10 +95,7 @@ bool TrainerPhases::use_adapters(bool wanted) {
 }
 
 void TrainerPhases::restore_adapters(bool before) {
-  StepState& state = store_.state();
-  if (state.adapters != before)
-    ++state.replacements;  // what was computed with the other matrices is stale, such as an engine's keys
-  state.adapters = before;
+  store_.state().adapters = before;
 }
 
 void TrainerPhases::correct(std::map<std::string, int64_t>& bytes) const {
