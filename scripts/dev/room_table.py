@@ -88,6 +88,7 @@ ROOMS = {
         ("lua",),
     ),
     "modules/gemm": (("packed",), (".",)),
+    "modules/rlhf": (("rows", "advantages"), ("lua",)),
     "modules/infer": (("cache", "measure"), ("schedule", "sample"), ("engine",), ("lua",)),
     "modules/offload": (
         ("files",),

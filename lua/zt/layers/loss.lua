@@ -21,6 +21,8 @@ local SCHEMA = {
   {"labels", "string", "the batch field with one label per token", default = "labels", only_with = OF_TOKENS},
   {"ignore_index", "integer", "tokens with this label do not count", default = -100, only_with = OF_TOKENS},
   {"count", "function", "function(batch) -> valid tokens, samples: the numbers that the mean is taken over"},
+  {"metrics", "list", "names of the means that the function returns besides", default = {}},
+  {"passes_on", "boolean", "the layer outputs its inputs in training, too, for another loss after it", default = false},
 }
 
 -- Returns the number of labels that count.
@@ -87,33 +89,62 @@ local function check_scalar(scalar, place, options)
     options.per, options.reduction)
 end
 
+-- Adds the metrics that the function at `place` returned, {name = {sum, count}}.
+local function add_metrics(ctx, returned, place, options)
+  if #options.metrics == 0 then return end
+  if type(returned) ~= "table" then
+    fail("zt.loss: the function at %s returned %s as its second value, and the loss '%s' has metrics: let it return "
+      .. "{name = {sum, count}}", place, returned == nil and "nothing" or check.type_name(returned), options.name)
+  end
+  for _, name in ipairs(options.metrics) do
+    local mean = returned[name]
+    if type(mean) ~= "table" or #mean ~= 2 then
+      fail("zt.loss: the function at %s returned no {sum, count} of the metric '%s'", place, name)
+    end
+    ctx:metric(name, mean[1], mean[2])
+  end
+end
+
 --- Returns a layer that adds `run(out, ctx)`, a scalar, to the objective. `out` holds the values named by `inputs`; `ctx` is the
 -- layer's context with ctx:batch(name), ctx.mode, ... (zt.nn). The objective is the mean over the valid tokens (or the samples,
 -- the rows of the first input) of the global batch, whatever the micro-batches and ranks: the mean of each micro-batch is
 -- weighted by its number of tokens or samples. `count(batch)` counts both where samples are not rows, or tokens not labels:
--- batch(name) returns a field. In the mode "generate" the layer returns its inputs.
+-- batch(name) returns a field. With `metrics = {"accuracy"}`, `run` returns a table as well, {accuracy = {sum, count}}: numbers
+-- or scalars without gradients, whose means over all ranks results show as stats["LAYER.accuracy"]. In the mode "generate" the
+-- layer returns its inputs; with `passes_on` always, so that another loss may read them.
 local function loss(run, value)
   if type(run) ~= "function" then fail("zt.loss takes function(out, ctx), which returns a scalar, got a %s", type(run)) end
   local options = check.options("zt.loss", SCHEMA, value or {})
   local names = options.inputs
   check.items("zt.loss.inputs", "string", names)
   if #names == 0 then fail "zt.loss.inputs must name at least one value" end
+  check.items("zt.loss.metrics", "string", options.metrics)
 
   local info = debug.getinfo(run, "S")
   local place = info.what == "C" and "[C]" or ("%s:%d"):format(info.short_src, info.linedefined)
   local outputs = {}
-  for index, name in ipairs(names) do outputs[index] = {name = name, differentiable = false} end
-  local function forward(_, ...)
-    local ctx = select(#names + 1, ...)
-    local out, given = {}, {...}
-    if ctx.mode == "generate" then return unpack(given, 1, #names) end
+  for index, name in ipairs(names) do outputs[index] = {name = name, differentiable = options.passes_on} end
+  local function add_loss(ctx, given)
+    local out = {}
     for index, name in ipairs(names) do out[name] = given[index] end
     local number = number_in(ctx, out[names[1]], options)
-    if number == 0 then return ctx:loss(options.name, no_loss(out, ctx, names), options.per) end -- a mean over none would be nan
-    local scalar = run(out, ctx)
+    if number == 0 then -- a mean over none would be nan
+      ctx:loss(options.name, no_loss(out, ctx, names), options.per)
+      return
+    end
+    local scalar, metrics = run(out, ctx)
     check_scalar(scalar, place, options)
+    if not ctx.recompute and scalar:device() ~= "meta" then add_metrics(ctx, metrics, place, options) end
     if options.reduction == "mean" then scalar = scalar * number end
     ctx:loss(options.name, scalar, options.per)
+  end
+  local function forward(_, ...)
+    local ctx, given = select(#names + 1, ...), {...}
+    if ctx.mode ~= "generate" then
+      add_loss(ctx, given)
+      if not options.passes_on then return end
+    end
+    return unpack(given, 1, #names)
   end
 
   local compared = {} -- the options that are plain values
@@ -123,7 +154,8 @@ local function loss(run, value)
   return require("zt.nn").layer{
     kind = "loss", tokens = "separate", defined_at = place, forward = forward,
     io = {inputs = names, outputs = outputs,
-          losses = {[options.name] = {per = options.per, adds_over_tokens = options.adds_over_tokens or nil}}},
+          losses = {[options.name] = {per = options.per, adds_over_tokens = options.adds_over_tokens or nil}},
+          metrics = options.metrics},
     count = counter_of(options), options = compared,
   }
 end

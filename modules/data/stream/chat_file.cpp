@@ -102,12 +102,12 @@ std::vector<ChatRecord> pairs_of(const ChatFile& file, const MaskFile& mask, con
     if (first_labels[first] < prompt.size) refuse_mask(mask, index, "the prompt");
     PairAnswer answers[] = {{file.documents[first + 1], first_labels[first + 1]},
                             {file.documents[first + 2], first_labels[first + 2]}};
-    const auto positions = [&](int side) { return std::max<int64_t>(prompt.size + answers[side].tokens.size - 1, 0); };
+    const auto positions = [&](int side) { return prompt.size + answers[side].tokens.size; };
     if (positions(0) + positions(1) > seq) {
       if (too_long == TooLong::error) {
         refuse_long(file, index,
-                    fmt::format("{} and {} tokens with its two answers, which need {} positions in one row, and seq is {}",
-                                positions(0) + 1, positions(1) + 1, positions(0) + positions(1), seq));
+                    fmt::format("{} and {} tokens with its two answers, and a row takes seq = {} for both", positions(0),
+                                positions(1), seq));
       }
       if (too_long == TooLong::drop) {
         ++left_out.too_long;
@@ -115,7 +115,7 @@ std::vector<ChatRecord> pairs_of(const ChatFile& file, const MaskFile& mask, con
       }
       const int64_t most = positions_each(positions(0), positions(1), seq);
       for (PairAnswer& answer : answers) {
-        answer.tokens.size = std::clamp<int64_t>(most + 1 - prompt.size, 0, answer.tokens.size);
+        answer.tokens.size = std::clamp<int64_t>(most - prompt.size, 0, answer.tokens.size);
       }
     }
     if (answers[0].has_label(prompt.size) && answers[1].has_label(prompt.size))

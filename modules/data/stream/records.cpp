@@ -37,14 +37,15 @@ ChatRecords::ChatRecords(std::shared_ptr<const TokenFile> file, std::shared_ptr<
 
 int64_t ChatRecords::positions(int64_t record, int side) const {
   const ChatRecord& of = records_[static_cast<size_t>(record)];
-  return std::max<int64_t>(of.head.size + of.tails[side].size - 1, 0);
+  const int64_t size = of.head.size + of.tails[side].size;
+  return sides_ == 2 ? size : std::max<int64_t>(size - 1, 0);
 }
 
 void ChatRecords::read(int64_t record, int side, int64_t ignore_index, std::span<int64_t> tokens,
                        std::span<int64_t> labels) const {
   if (tokens.empty()) return;
   const ChatRecord& of = records_[static_cast<size_t>(record)];
-  std::vector<int64_t> all(tokens.size() + 1);
+  std::vector<int64_t> all(static_cast<size_t>(of.head.size + of.tails[side].size));
   std::vector<uint8_t> mask(all.size());
   size_t at = 0;
   for (const Document& part : {of.head, of.tails[side]}) {
@@ -55,7 +56,7 @@ void ChatRecords::read(int64_t record, int side, int64_t ignore_index, std::span
   }
   for (size_t i = 0; i < tokens.size(); ++i) {
     tokens[i] = all[i];
-    labels[i] = mask[i + 1] != 0 ? all[i + 1] : ignore_index;
+    labels[i] = i + 1 < all.size() && mask[i + 1] != 0 ? all[i + 1] : ignore_index;
   }
 }
 

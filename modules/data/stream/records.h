@@ -12,7 +12,8 @@
 
 namespace zt::data {
 
-// Sequences of n + 1 tokens have n positions: a token and its label, the next token. Threads: any.
+// A position has a token and its label, the next token. A sequence of n tokens has n - 1 positions, or where records have two
+// sequences n: the last one, which has no label, is that at which a reward model scores. Threads: any.
 class Records {
  public:
   virtual ~Records();

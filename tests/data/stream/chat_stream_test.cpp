@@ -235,6 +235,8 @@ TEST(Preferences, EveryPairComesOnceInOneRow) {
       for (size_t side = 1; side < 3; ++side) {
         pair.push_back(expected_sequence(joined(documents[i].tokens, documents[i + side].tokens),
                                          joined(documents[i].mask, documents[i + side].mask), 1000));
+        pair.back().tokens.push_back(documents[i + side].tokens.back());  // at which a reward model scores
+        pair.back().labels.push_back(-100);
       }
       if (pair[0].tokens.size() + pair[1].tokens.size() <= kChatSeq) ++expected[pair];
     }
@@ -258,7 +260,7 @@ TEST(Preferences, EveryPairComesOnceInOneRow) {
 
 TEST(Preferences, CutsTheLongerAnswerFirst) {
   ChatFiles files;
-  // Prompt 10 11; answers of 5 and 2 tokens: 6 and 3 positions.
+  // Prompt 10 11; answers of 5 and 2 tokens: 7 and 4 positions.
   files.put("preferences", {{{10, 11}, {0, 0}}, {{1, 2, 3, 4, 5}, {1, 1, 1, 1, 1}}, {{6, 7}, {1, 1}}}, 3);
   const auto sequences = [&](int64_t seq) {
     const auto stream = open_preferences(options_of(files, {{"seq", seq}, {"too_long", "cut"}, {"batch", 1}}), World{});
@@ -266,30 +268,30 @@ TEST(Preferences, CutsTheLongerAnswerFirst) {
   };
   const auto labels = [&](int64_t seq) { return std::pair(sequences(seq)[0].labels, sequences(seq)[1].labels); };
   using Labels = std::pair<std::vector<int64_t>, std::vector<int64_t>>;
-  EXPECT_EQ(labels(9), (Labels{{-100, 1, 2, 3, 4, 5}, {-100, 6, 7}}));
-  EXPECT_EQ(labels(8), (Labels{{-100, 1, 2, 3, 4}, {-100, 6, 7}}));
-  EXPECT_EQ(labels(6), (Labels{{-100, 1, 2}, {-100, 6, 7}}));
-  EXPECT_EQ(labels(5), (Labels{{-100, 1}, {-100, 6}}));
-  EXPECT_THAT(message_of<Misuse>([&] { sequences(3); }), HasSubstr("1 with an answer without a label"));
+  EXPECT_EQ(labels(11), (Labels{{-100, 1, 2, 3, 4, 5, -100}, {-100, 6, 7, -100}}));
+  EXPECT_EQ(labels(10), (Labels{{-100, 1, 2, 3, 4, -100}, {-100, 6, 7, -100}}));
+  EXPECT_EQ(labels(8), (Labels{{-100, 1, 2, -100}, {-100, 6, 7, -100}}));
+  EXPECT_EQ(labels(7), (Labels{{-100, 1, -100}, {-100, 6, -100}}));
+  EXPECT_THAT(message_of<Misuse>([&] { sequences(5); }), HasSubstr("1 with an answer without a label"));
   EXPECT_THAT(
       message_of<Misuse>([&] {
-        open_preferences(options_of(files, {{"seq", 8}, {"too_long", "error"}}), World{});
+        open_preferences(options_of(files, {{"seq", 10}, {"too_long", "error"}}), World{});
       }),
-      HasSubstr("record 0 of '" + files.path + "' has 7 and 4 tokens with its two answers, which need 9 positions in one row"));
+      HasSubstr("record 0 of '" + files.path + "' has 7 and 4 tokens with its two answers, and a row takes seq = 10 for both"));
 }
 
 TEST(Preferences, PadsAtTheLeft) {
   ChatFiles files;
   files.put("preferences", {{{10, 11}, {0, 0}}, {{1}, {1}}, {{6, 7}, {1, 1}}}, 3);
   const auto stream =
-      open_preferences(options_of(files, {{"seq", 7}, {"pack", false}, {"padding", "left"}, {"batch", 1}}), World{});
+      open_preferences(options_of(files, {{"seq", 9}, {"pack", false}, {"padding", "left"}, {"batch", 1}}), World{});
   const Fields fields = stream->batch(0);
-  EXPECT_THAT(row(fields.at("tokens"), 0), ElementsAre(0, 0, 10, 11, 10, 11, 6));
-  EXPECT_THAT(row(fields.at("labels"), 0), ElementsAre(-100, -100, -100, 1, -100, 6, 7));
-  EXPECT_THAT(row(fields.at("segments"), 0), ElementsAre(0, 0, 1, 1, 2, 2, 2));
-  EXPECT_THAT(row(fields.at("positions"), 0), ElementsAre(0, 1, 0, 1, 0, 1, 2));
-  EXPECT_THAT(row(fields.at("sequence"), 0), ElementsAre(-1, -1, 0, 0, 1, 1, 1));
-  EXPECT_THAT(row(fields.at("side"), 0), ElementsAre(-1, -1, 0, 0, 1, 1, 1));
+  EXPECT_THAT(row(fields.at("tokens"), 0), ElementsAre(0, 0, 10, 11, 1, 10, 11, 6, 7));
+  EXPECT_THAT(row(fields.at("labels"), 0), ElementsAre(-100, -100, -100, 1, -100, -100, 6, 7, -100));
+  EXPECT_THAT(row(fields.at("segments"), 0), ElementsAre(0, 0, 1, 1, 1, 2, 2, 2, 2));
+  EXPECT_THAT(row(fields.at("positions"), 0), ElementsAre(0, 1, 0, 1, 2, 0, 1, 2, 3));
+  EXPECT_THAT(row(fields.at("sequence"), 0), ElementsAre(-1, -1, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_THAT(row(fields.at("side"), 0), ElementsAre(-1, -1, 0, 0, 0, 1, 1, 1, 1));
 }
 
 }  // namespace zt::data

@@ -1,0 +1,36 @@
+--- Which positions of a batch count in a loss: those whose label counts. Rows of pretraining text (rlhf.loss.ptx) are in the same
+-- step as answers, and the field `is_ptx`, 1 at their positions, tells them apart.
+
+local fail = require "zt.fail"
+
+local valid = {}
+
+-- Returns the mask from the two fields; is_ptx may be nil. of_ptx: those of pretraining text instead of the others.
+local function mask(labels, is_ptx, ignore_index, of_ptx)
+  local counts = labels:ne(ignore_index)
+  if not is_ptx then return of_ptx and counts:logical_and(counts:logical_not()) or counts end
+  return counts:logical_and(of_ptx and is_ptx:ne(0) or is_ptx:eq(0))
+end
+
+--- Returns which positions of the layer's micro-batch count, bool [rows, seq].
+function valid.of(ctx, ignore_index, of_ptx)
+  return mask(ctx:batch "labels", ctx:has_batch "is_ptx" and ctx:batch "is_ptx" or nil, ignore_index, of_ptx)
+end
+
+--- The same for a layer's count.
+function valid.of_batch(batch, ignore_index, of_ptx)
+  local labels = batch "labels"
+  if not labels then fail "the batch has no field 'labels': it says which tokens count" end
+  return mask(labels, batch "is_ptx", ignore_index, of_ptx)
+end
+
+--- Returns how many positions count.
+function valid.number(counts)
+  if counts:device() == "meta" then return counts:numel() end
+  return counts:sum():item()
+end
+
+--- Returns a field of the batch in float64 where it counts, and 0 elsewhere: what else stands there has no influence, nan either.
+function valid.values(ctx, name, counts) return ctx:batch(name):to "float64":masked_fill(counts:logical_not(), 0) end
+
+return valid

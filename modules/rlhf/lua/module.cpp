@@ -1,0 +1,13 @@
+// The binding of zt.rlhf, most of which is Lua.
+#include "open.h"
+
+ZT_LUA_MODULE(rlhf) {
+  zt::rlhf::open_rows(module);
+  zt::rlhf::open_advantages(module);
+  module.table("loss", [](zt::lua::Module& loss) {
+    loss.from_lua("reward", "zt.rlhf.loss.reward").from_lua("dpo", "zt.rlhf.loss.dpo").from_lua("ppo", "zt.rlhf.loss.ppo");
+    loss.from_lua("value", "zt.rlhf.loss.value").from_lua("grpo", "zt.rlhf.loss.grpo").from_lua("ptx", "zt.rlhf.loss.ptx");
+    loss.from_lua("distil", "zt.rlhf.loss.distil");
+  });
+  module.from_lua("reference", "zt.rlhf.reference").from_lua("teacher", "zt.rlhf.teacher");
+}

@@ -1,0 +1,54 @@
+--- What frozen or trained models say about the labels of a batch, without gradients.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+
+local outputs = {}
+
+-- Fields that a model reads; the others are those of losses.
+local READ = {"tokens", "labels", "segments", "positions", "padding", "sample"}
+
+--- Returns the fields of a batch that models read.
+function outputs.fields(batch)
+  local fields = {}
+  for _, name in ipairs(READ) do fields[name] = batch[name] end
+  return fields
+end
+
+--- Returns the outputs of a trainer for a batch, {name = tensor}. with_adapters: false for those of the base of its adapters.
+function outputs.of(trainer, batch, with_adapters)
+  local function infer() return trainer:infer(outputs.fields(batch)) end
+  if with_adapters == false then return trainer:with_adapters(false, infer) end
+  return infer()
+end
+
+--- Returns one output [rows, seq] in float64. call: names what needs it, for the message.
+function outputs.named(trainer, batch, name, with_adapters, call)
+  local found = outputs.of(trainer, batch, with_adapters)[name]
+  if not found then
+    fail("%s: the model outputs no '%s': make it with nn.gpt{head = \"%s\"}, and put losses after it", call, name,
+         name == "values" and "value" or "logprobs")
+  end
+  return found:to "float64"
+end
+
+--- Returns the sum of a scalar over the ranks of an axis that have different samples, or of this rank alone.
+function outputs.summed(axis, scalar)
+  if not axis or axis.size == 1 then return scalar end
+  local sum = core.tensor({scalar}, {dtype = "float64"})
+  axis:all_reduce(sum)
+  return sum:item()
+end
+
+--- Rows of options that several functions have.
+outputs.AXIS = {"axis", "Axis", "the axis along which ranks have different rows"}
+
+--- Fails unless the value is a batch.
+function outputs.check_batch(call, batch)
+  if type(batch) ~= "table" or not check.is("tensor", batch.tokens) then
+    fail("%s takes a batch, {tokens =, labels =, ...}, as its first argument, got %s", call, check.type_name(batch))
+  end
+end
+
+return outputs

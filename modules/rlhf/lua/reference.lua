@@ -1,0 +1,40 @@
+--- rlhf.reference(batch, {reference = trainer}): adds the reference's log-probabilities to a batch of pairs, for rlhf.loss.dpo.
+
+local check = require "zt.check"
+local outputs = require "zt.rlhf.outputs"
+local sequences = require "zt.rlhf.loss.sequences"
+
+local NAME = "rlhf.reference"
+local SCHEMA = {
+  {"reference", "Trainer", "the frozen model, which outputs `logprobs`", required = true},
+  {"adapters", "boolean", "false: the reference is the base of its adapters, without them", default = true},
+  {"policy", "Trainer", "the model that is trained: adds `kl`, the KL divergence of the global batch, for kind = 'kto'"},
+  outputs.AXIS,
+  {"ignore_index", "integer", "tokens with this label do not count", default = -100},
+}
+
+-- Returns the mean over the sequences of the global batch of the sum of log p - log p of the reference, at least 0.
+local function divergence(batch, policy, o)
+  local counts = batch.labels:ne(o.ignore_index)
+  local difference = (policy - batch.ref_logprobs:to "float64"):masked_fill(counts:logical_not(), 0)
+  local of = sequences.new(batch.sequence)
+  local total = outputs.summed(o.axis, of:sums(difference):sum():item())
+  local number = outputs.summed(o.axis, of:sums(counts:to "int64"):gt(0):sum():item())
+  return math.max(total / math.max(number, 1), 0)
+end
+
+--- Adds the field ref_logprobs [rows, seq], and with `policy` kl [rows], to a batch. Returns the batch. Collective.
+local function reference(batch, value)
+  outputs.check_batch(NAME, batch)
+  local o = check.options(NAME, SCHEMA, value or {})
+  local logprobs = outputs.named(o.reference, batch, "logprobs", o.adapters, NAME)
+  batch.ref_logprobs = logprobs
+  if o.policy then
+    sequences.checked(function(name) return batch[name] end, NAME)
+    local z = divergence(batch, outputs.named(o.policy, batch, "logprobs", true, NAME), o)
+    batch.kl = logprobs:new_full({batch.tokens:size(0)}, z)
+  end
+  return batch
+end
+
+return reference
