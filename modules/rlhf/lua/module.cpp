@@ -10,4 +10,6 @@ ZT_LUA_MODULE(rlhf) {
     loss.from_lua("distil", "zt.rlhf.loss.distil");
   });
   module.from_lua("reference", "zt.rlhf.reference").from_lua("teacher", "zt.rlhf.teacher");
+  module.from_lua("rollout", "zt.rlhf.rollout").from_lua("score", "zt.rlhf.score").from_lua("advantages", "zt.rlhf.estimate");
+  module.from_lua("batches", "zt.rlhf.batches");
 }

@@ -5,6 +5,7 @@
 
 #include "open.h"
 #include "zt/base/options.h"
+#include "zt/random/rng.h"
 #include "zt/train/trainer.h"
 
 namespace zt::rlhf {
@@ -77,10 +78,20 @@ int share_of(lua_State* L) {
   return 1;
 }
 
+// rlhf.seed_of(seed, iteration, sample) -> a seed of 52 bits, which the three numbers decide
+int seed_of(lua_State* L) {
+  const auto number = [&](int place) { return static_cast<uint64_t>(lua::check_integer(L, place)); };
+  const Philox stream = Philox::keyed(number(1), Purpose::user, number(2), number(3));
+  const Philox::Block block = stream.block(0, 0);
+  lua::push(L, static_cast<int64_t>((uint64_t{block[0]} << 20) ^ block[1] >> 12));
+  return 1;
+}
+
 }  // namespace
 
 void open_rows(lua::Module& module) {
   module.function<count_rows>("count_rows").function<make_rows_of>("make_rows").function<share_of>("share_of");
+  module.function<seed_of>("seed_of");
 }
 
 }  // namespace zt::rlhf

@@ -237,6 +237,7 @@ TEST(Preferences, EveryPairComesOnceInOneRow) {
                                          joined(documents[i].mask, documents[i + side].mask), 1000));
         pair.back().tokens.push_back(documents[i + side].tokens.back());  // at which a reward model scores
         pair.back().labels.push_back(-100);
+        pair.back().positions.push_back(std::ssize(pair.back().positions));
       }
       if (pair[0].tokens.size() + pair[1].tokens.size() <= kChatSeq) ++expected[pair];
     }

@@ -66,10 +66,10 @@ end
 function TestConversations.test_preferences()
   local batch = open(data.preferences, preferences):batch(0)
   local b = string.byte
-  lu.assertEquals(batch.tokens:tolist(), {{b"a", b"b", b"c", b"a", b"b", 0, 0, 0}})
-  lu.assertEquals(batch.labels:tolist(), {{-100, b"c", b"d", -100, b"x", -100, -100, -100}})
-  lu.assertEquals(batch.sequence:tolist(), {{0, 0, 0, 1, 1, -1, -1, -1}})
-  lu.assertEquals(batch.side:tolist(), {{0, 0, 0, 1, 1, -1, -1, -1}})
+  lu.assertEquals(batch.tokens:tolist(), {{b"a", b"b", b"c", b"d", b"a", b"b", b"x", 0}})
+  lu.assertEquals(batch.labels:tolist(), {{-100, b"c", b"d", -100, -100, b"x", -100, -100}})
+  lu.assertEquals(batch.sequence:tolist(), {{0, 0, 0, 0, 1, 1, 1, -1}})
+  lu.assertEquals(batch.side:tolist(), {{0, 0, 0, 0, 1, 1, 1, -1}})
 end
 
 local TestPrompts = {}

@@ -1,0 +1,51 @@
+--- Rewards of answers by a function in Lua.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local fail = require "zt.fail"
+local share = require "zt.rlhf.share"
+
+local MOST_SHOWN = 300 -- bytes of a prompt and of an answer in a message
+
+local function shortened(text)
+  if not text then return "(tokens)" end
+  return #text <= MOST_SHOWN and text or text:sub(1, MOST_SHOWN) .. "..."
+end
+
+-- Returns the function's reward for sequence i, from 1; nil drops the sequence.
+local function reward_of(experience, fn, i)
+  local prompt, answer = experience:texts(i)
+  local is_done, reward = pcall(fn, prompt, answer, experience.items[i], experience:answer(i))
+  local function refuse(what)
+    fail("rlhf.score: the reward function %s\n  prompt: %s\n  answer: %s", what,
+         shortened(prompt or core.json.encode(experience:prompt(i):tolist())),
+         shortened(answer or core.json.encode(experience:answer(i):tolist())))
+  end
+  if not is_done then refuse("failed: " .. tostring(reward)) end
+  if type(reward) == "boolean" then refuse "returned a boolean: let it return a number, such as 1 or 0" end
+  if reward ~= nil and type(reward) ~= "number" then
+    refuse(("returned %s: let it return a number, or nil to drop the answer"):format(check.type_name(reward)))
+  end
+  if reward and (reward ~= reward or math.abs(reward) == math.huge) then
+    refuse(("returned %s: let it return a finite number, or nil to drop the answer"):format(reward))
+  end
+  return reward
+end
+
+--- Returns the rewards of all sequences, float64 [count], and which are kept, a list. Each rank calls the function for its part.
+-- Collective.
+return function(experience, fn)
+  local world = experience.world
+  local rank, size = world and world.rank or 0, world and world.size or 1
+  local rewards = core.zeros({experience.count}, {dtype = "float64"})
+  local dropped = core.zeros({experience.count}, {dtype = "int64"})
+  share.together(world, function()
+    for i = rank + 1, experience.count, size do
+      local reward = reward_of(experience, fn, i)
+      if reward then rewards[i - 1] = reward else dropped[i - 1] = 1 end
+    end
+  end)
+  local is_kept = {}
+  for i, each in ipairs(experience:joined(dropped):tolist()) do is_kept[i] = each == 0 end
+  return experience:joined(rewards), is_kept
+end

@@ -1,0 +1,183 @@
+--- rlhf.rollout{engine = e, prompts = batch, n = 8, ...}: samples answers.
+
+local check = require "zt.check"
+local core = require "zt.core"
+local Experience = require "zt.rlhf.experience"
+local fail = require "zt.fail"
+local rlhf = require "zt.rlhf"
+local share = require "zt.rlhf.share"
+
+local NAME = "rlhf.rollout"
+local SCHEMA = {
+  {"engine", "any", "an infer.engine with the policy's parameters", required = true},
+  {"prompts", "table", "a batch of data.prompts, or {prompts = list of tokens, items =, sample =}", required = true},
+  {"n", "integer", "answers to each prompt", default = 1, at_least = 1},
+  {"max_tokens", "integer", "most tokens of an answer", required = true, at_least = 1},
+  {"min_tokens", "integer", "fewest tokens of an answer", default = 0, at_least = 0},
+  {"temperature", "number", "divides the logits", default = 1, above = 0},
+  {"seed", "integer", "of all random numbers of the run", default = 1},
+  {"iteration", "integer", "makes other random numbers for the same prompt", default = 0, at_least = 0},
+  {"stop_tokens", "list", "tokens that end an answer; default: the engine's"},
+  {"mesh", "Mesh", "whose ranks share the prompts; default: that of the engine's trainer"},
+  {"top_k", "any", "is refused"}, {"top_p", "any", "is refused"}, {"min_p", "any", "is refused"},
+  {"repetition_penalty", "any", "is refused"}, {"presence_penalty", "any", "is refused"},
+  {"frequency_penalty", "any", "is refused"},
+}
+
+-- Options of requests with which an answer is not a sample of the policy.
+local REFUSED = {"top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}
+
+local function check_refused(o)
+  for _, name in ipairs(REFUSED) do
+    if o[name] ~= nil then
+      fail("%s.%s: with it an answer is no sample of the policy, whose probabilities the losses use, so gradients would be "
+        .. "biased: leave it out", NAME, name)
+    end
+  end
+end
+
+-- Returns the list of this rank's prompts, {sample =, tokens = list, item =}.
+local function own_prompts(given)
+  if type(given.prompts) ~= "table" or #given.prompts == 0 and not given.sample then
+    fail("%s.prompts must be a batch of data.prompts, {prompts = {tokens, ...}}, got %s", NAME,
+         given.prompts == nil and "no prompts in it" or "an empty list")
+  end
+  local samples, list = given.sample and given.sample:tolist(), {}
+  for i, tokens in ipairs(given.prompts) do
+    local is_tensor = check.is("tensor", tokens)
+    if not is_tensor and type(tokens) ~= "table" then
+      fail("%s.prompts.prompts[%d] must be tokens, a tensor or a list, got %s", NAME, i, check.type_name(tokens))
+    end
+    local plain = is_tensor and tokens:tolist() or tokens
+    if #plain == 0 then fail("%s.prompts.prompts[%d] has no token: a model cannot begin with nothing", NAME, i) end
+    list[i] = {sample = samples and samples[i] or i - 1, tokens = plain, item = given.items and given.items[i]}
+  end
+  return list
+end
+
+-- Returns the prompts of all ranks by ascending sample number, each once.
+local function all_prompts(world, given)
+  local own = share.together(world, function() return own_prompts(given) end)
+  local all, by_sample = {}, {}
+  for _, list in ipairs(world and world:gather_values(own) or {own}) do
+    for _, prompt in ipairs(list) do
+      if not by_sample[prompt.sample] then
+        by_sample[prompt.sample], all[#all + 1] = prompt, prompt
+      end
+    end
+  end
+  table.sort(all, function(a, b) return a.sample < b.sample end)
+  return all
+end
+
+-- Returns the answers of this rank's group, and the numbers of their prompts in the list by request.
+local function generate(o, prompts, own)
+  local requests, places = {}, {}
+  for place = own.index + 1, #prompts, own.count do
+    requests[#requests + 1] = {
+      prompt = prompts[place].tokens, n = o.n, max_tokens = o.max_tokens, min_tokens = o.min_tokens,
+      temperature = o.temperature, seed = rlhf.seed_of(o.seed, o.iteration, prompts[place].sample),
+      stop_tokens = o.stop_tokens, logprobs = 0,
+    }
+    places[#requests] = place
+  end
+  return o.engine:generate(requests), places
+end
+
+-- Fails if an answer is none.
+local function check_answers(answers, places, prompts)
+  for _, answer in ipairs(answers) do
+    if answer.finish_reason == "error" or answer.finish_reason == "abort" then
+      fail("%s: the answer to prompt %d ended with: %s", NAME, prompts[places[answer.request]].sample,
+           answer.error or "it was aborted")
+    end
+  end
+end
+
+local function offsets_of(lengths)
+  return core.cat({core.zeros({1}, {dtype = "int64"}), lengths:cumsum(0)})
+end
+
+-- Puts together what the first ranks of all groups have: lengths, tokens, log-probabilities and how answers ended.
+local function join(world, answers, places, count, n, is_first)
+  local lengths = core.zeros({count}, {dtype = "int64"})
+  local ended = core.zeros({count}, {dtype = "int64"})
+  local function number(answer) return (places[answer.request] - 1) * n + answer.copy end
+  local own = is_first and answers or {}
+  for _, answer in ipairs(own) do
+    lengths[number(answer)] = #answer.tokens
+    ended[number(answer)] = answer.finish_reason == "length" and 1 or 0
+  end
+  lengths, ended = share.joined(world, lengths), share.joined(world, ended)
+  local offsets = offsets_of(lengths)
+  local tokens = core.zeros({offsets[count]:item()}, {dtype = "int64"})
+  local logprobs = core.zeros({offsets[count]:item()}, {dtype = "float64"})
+  for _, answer in ipairs(own) do
+    local size = #answer.tokens
+    if size > 0 then
+      local first, of_answer = offsets[number(answer)]:item(), {}
+      for t, each in ipairs(answer.logprobs) do of_answer[t] = each.sampled_logprob end
+      tokens:narrow(0, first, size):copy_(core.tensor(answer.tokens, {dtype = "int64"}))
+      logprobs:narrow(0, first, size):copy_(core.tensor(of_answer, {dtype = "float64"}))
+    end
+  end
+  return offsets, share.joined(world, tokens), share.joined(world, logprobs), ended
+end
+
+-- Returns the prompts, n times each, as the parts of an experience.
+local function prompt_parts(prompts, n)
+  local tokens, lengths, groups, copies, items = {}, {}, {}, {}, {}
+  for _, prompt in ipairs(prompts) do
+    for copy = 0, n - 1 do
+      for _, token in ipairs(prompt.tokens) do tokens[#tokens + 1] = token end
+      lengths[#lengths + 1], groups[#groups + 1], copies[#copies + 1] = #prompt.tokens, prompt.sample, copy
+      items[#lengths] = prompt.item
+    end
+  end
+  local function int64(list) return core.tensor(list, {dtype = "int64"}) end
+  return {prompts = int64(tokens), prompt_offsets = offsets_of(int64(lengths)), groups = int64(groups), copies = int64(copies),
+          items = items}
+end
+
+-- Adds what can be told of the answers to the metrics.
+local function measure(experience)
+  local lengths = experience.answer_offsets:diff():to "float64"
+  local truncated = 0
+  for _, each in ipairs(experience.truncated) do truncated = truncated + (each and 1 or 0) end
+  experience.metrics.length = lengths:mean():item()
+  experience.metrics.truncated = truncated / math.max(experience.count, 1)
+  experience.metrics.entropy = -experience:mean(experience.of_tokens.sampled_logprobs)
+end
+
+--- Returns an Experience with n answers to each prompt, equal on all ranks. Ranks may give different prompts (as data.prompts
+-- with an axis does) or the same ones; each sample number counts once. The seed, the iteration and the sample number decide an
+-- answer, not ranks. An answer of max_tokens tokens that no stop token ends is truncated; it gets no stop token. Collective over
+-- the mesh.
+local function rollout(value)
+  local began = core.now()
+  local o = check.options(NAME, SCHEMA, value)
+  check_refused(o)
+  if check.type_name(o.engine) ~= "an InferenceEngine" then
+    fail("%s.engine must be an engine of infer.engine, got %s", NAME, check.type_name(o.engine))
+  end
+  if not o.engine.trainer then fail("%s.engine was released: make another one", NAME) end
+  local world = share.world(o.mesh or o.engine.trainer.mesh, NAME)
+  local prompts = all_prompts(world, o.prompts)
+  local own = share.of(o.engine.trainer, world)
+  local answers, places = generate(o, prompts, own)
+  share.together(world, function() check_answers(answers, places, prompts) end)
+
+  local parts = prompt_parts(prompts, o.n)
+  parts.world, parts.temperature, parts.tokenizer, parts.vocabulary =
+    world, o.temperature, o.engine.tokenizer, o.engine.vocabulary
+  local offsets, tokens, logprobs, ended = join(world, answers, places, #prompts * o.n, o.n, own.is_first)
+  parts.answer_offsets, parts.answers, parts.truncated, parts.n = offsets, tokens, {}, o.n
+  for i, each in ipairs(ended:tolist()) do parts.truncated[i] = each == 1 end
+  local experience = Experience(parts)
+  experience.of_tokens.sampled_logprobs = logprobs
+  measure(experience)
+  experience.metrics.rollout_seconds = core.now() - began
+  return experience
+end
+
+return rollout
