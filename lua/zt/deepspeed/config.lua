@@ -136,6 +136,8 @@ end
 --                                                  matrices of an expert; options of moe.layers
 --   tensor? = {size, sequence_parallel?, overlap?}  ranks along axis tp; options of nn.gpt. Absent with one rank
 --   context? = {size, method = "ulysses"}          ranks along axis cp; options of nn.gpt. Absent with one rank
+--   generator? = {tensor, max_context?, gathered, release}  ranks that share matrices in generation; an option of infer.engine;
+--                                                  whether a rank has whole parameters; whether memory is freed after a phase
 --   checkpoint = {tag_validation = "warn" | "ignore" | "fail"}
 --   reports = {wall_clock_breakdown, memory_breakdown, dump_state, steps_per_print?, log_level?, csv_monitor? = {folder},
 --              tensorboard? = {folder}, flops_profiler? = {step, top, detailed, file?}, comms_logger? = {verbose}}
@@ -171,6 +173,7 @@ function ds.read(source, context)
   out.schedule = mistakes:try_with({"scheduler", "optimizer.type", "optimizer.params.lr"}, result_optim.schedule, given, config,
                                    context, context.own_optimizer or out.optimizer, mistakes)
   out.experts = mistakes:try_with({"expert_parallel"}, result.experts, given, context)
+  out.generator = mistakes:try_with({"hybrid_engine", "zero_optimization"}, result.generator, given)
   out.recompute = mistakes:try_with({"activation_checkpointing", "pipeline"}, result.recompute, given, out)
   mistakes:raise()
   out.clip = given.gradient_clipping or 1

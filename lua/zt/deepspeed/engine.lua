@@ -17,6 +17,7 @@ local checkpoints = require "zt.deepspeed.engine.checkpoints"
 local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local generation = require "zt.deepspeed.engine.generation"
 local log = require "zt.log"
 local methods = require "zt.methods"
 local reports = require "zt.deepspeed.engine.reports"
@@ -31,6 +32,7 @@ function Engine:init(options)
   self.schedule_start = 0 -- number of updates done when the schedule began
   self.phase = "step" -- the last call: "forward", "backward" or "step"
   self.is_applied = false
+  self.generation = generation.new()
   self:follow_schedule()
   reports.open(self)
   if self.config.reports.dump_state then self:dump_state() end
@@ -93,10 +95,11 @@ function Engine:log_summary()
 end
 
 --- Sets the mode of `forward`: after train() (or train(true)) it runs a micro-batch of a step, after eval() it evaluates the
--- loss.
+-- loss. train() also ends a phase of generation.
 function Engine:train(is_training)
   if is_training ~= nil then check.argument("engine:train", "the argument", "boolean", is_training) end
   self.training = is_training ~= false
+  if self.training then self:end_generation() end
 end
 
 function Engine:eval() self.training = false end
@@ -192,6 +195,7 @@ function Engine:forward(batch)
   end
   self:expect "forward"
   check_samples("forward", batch, self.config.batch.micro, "train_micro_batch_size_per_gpu")
+  self:end_generation()
   if self:parts_done() == 0 then reports.begin_step(self, batch, self.config.batch.accumulation) end
   self.loss = self.trainer:forward(self:cast(batch))
   self.phase = "forward"
@@ -243,7 +247,7 @@ function Engine:train_batch(source)
   local batch, sizes = self:whole_batch("train_batch", source), self.config.batch
   check_samples("train_batch", batch, sizes.micro * sizes.accumulation,
                 "train_micro_batch_size_per_gpu x gradient_accumulation_steps")
-  self.training = true
+  self:train()
   reports.begin_step(self, batch, 1)
   local result = self.trainer:step(batch)
   self.micro_steps = self.micro_steps + sizes.accumulation
@@ -266,6 +270,7 @@ function Engine:eval_batch(source)
 end
 
 for name, method in pairs(checkpoints) do Engine[name] = method end
+for _, name in ipairs {"generator", "generate", "end_generation"} do Engine[name] = generation[name] end
 
 -- Methods of DeepSpeed's engine that this engine refuses ----------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local generation = require "zt.deepspeed.inference.generation"
-local log = require "zt.log"
 local methods = require "zt.methods"
 local samples = require "zt.deepspeed.inference.generation_samples"
 
@@ -35,46 +34,13 @@ local function timed(self, fn, ...)
   return result
 end
 
--- Returns a function that logs a text the first time.
-local function teller(self)
-  return function(text)
-    if self.told[text] then return end
-    self.told[text] = true
-    log.info("%s", text)
-  end
-end
-
--- Calls fn(). Returns what is wrong on one of the ranks that make the same call ("": nothing), and the results of fn. `mesh`: all
+-- Calls fn(). Returns what is wrong on one of the ranks that make the same call ("": nothing), and the result of fn. `mesh`: all
 -- its ranks make this call; nil: the ranks that share matrices.
 local function together(self, mesh, fn)
-  local is_right, first, second = pcall(fn)
-  local mine = is_right and "" or (tostring(first):gsub("^%S+:%d+: ", ""))
-  if core.world.dry then return mine, first, second end
-  return mesh and require("zt.infer").agreed(mesh, mine) or self.engine.core:agreed(mine), first, second
-end
-
-local function transformers_generate(self, arguments)
-  local wrong, requests, given = together(self, nil, function()
-    return generation.requests(arguments, self.engine, self.config.generation, teller(self))
-  end)
-  if wrong ~= "" then
-    if not core.world.dry then self.engine:generate{} end -- other replicas may need this rank's parameters or experts
-    fail("%s", wrong)
-  end
-  return generation.result(self.engine:generate(requests), given)
-end
-
--- Returns whether a table is that of transformers' arguments: neither a request of zt.infer nor a list of them.
-local function is_arguments(inputs)
-  if type(inputs) ~= "table" or next(inputs) == nil then return false end
-  return #inputs == 0 and inputs.prompt == nil and inputs.messages == nil
-end
-
--- Returns whether a value is input_ids: a tensor, or a list of lists of tokens.
-local function is_samples(inputs)
-  if check.is("tensor", inputs) then return true end
-  local first = type(inputs) == "table" and inputs[1]
-  return type(first) == "table" and type(first[1]) == "number"
+  local is_right, result = pcall(fn)
+  local mine = is_right and "" or (tostring(result):gsub("^%S+:%d+: ", ""))
+  if core.world.dry then return mine, result end
+  return mesh and require("zt.infer").agreed(mesh, mine) or self.engine.core:agreed(mine), result
 end
 
 --- Generates tokens. With a tensor [samples, tokens], a list of lists of tokens, or a table with `input_ids`, takes the arguments
@@ -82,21 +48,7 @@ end
 -- generation_config.json of the model's folder says, and otherwise as in transformers: engine.config.generation has these
 -- values. Otherwise takes requests of zt.infer and returns answers. All ranks that share matrices make the same call; other ranks
 -- have samples of their own.
-function Engine:generate(inputs, options)
-  if is_samples(inputs) then
-    if options ~= nil then check.argument("engine:generate", "the second argument", "table", options) end
-    local arguments = {}
-    for key, value in pairs(options or {}) do arguments[key] = value end
-    if arguments.input_ids ~= nil then fail "engine:generate: input_ids is given twice, first as the first argument" end
-    arguments.input_ids = inputs
-    return timed(self, transformers_generate, self, arguments)
-  end
-  if is_arguments(inputs) then
-    if options ~= nil then fail "engine:generate: a table with input_ids has all arguments: put the others into it" end
-    return timed(self, transformers_generate, self, inputs)
-  end
-  return timed(self, function() return self.engine:generate(inputs, options) end)
-end
+function Engine:generate(inputs, options) return timed(self, generation.generate, self, inputs, options) end
 
 local FORWARD = {
   {"input_ids", "any", "an int64 tensor [samples, tokens]", required = true},

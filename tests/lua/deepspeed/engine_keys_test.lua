@@ -9,7 +9,8 @@ local stand_ins = require "support.stand_ins"
 local values = require "support.ds_values"
 
 -- Keys without an effect here: param_dtype is only checked against other keys, tag_validation only matters for checkpoints, and
--- engine_pipeline_test.lua tests pipelines, engine_experts_test.lua experts and engine_cut_test.lua cut matrices and tokens.
+-- engine_pipeline_test.lua tests pipelines, engine_experts_test.lua experts, engine_cut_test.lua cut matrices and tokens, and
+-- hybrid/engine_generation_test.lua the hybrid engine.
 local ELSEWHERE = {
   ["data_types.param_dtype"] = true, ["checkpoint.tag_validation"] = true, ["pipeline.stages"] = true,
   ["pipeline.partition"] = true, use_data_before_expert_parallelism = true, sequence_parallel_size = true,
@@ -18,6 +19,7 @@ local ELSEWHERE = {
 }
 local function is_elsewhere(entry)
   return ELSEWHERE[entry.main] or entry.main:find "^expert_parallel%." or entry.main:find "^tensor_parallel%."
+    or entry.main:find "^hybrid_engine%."
 end
 
 local REPORTS = {tensorboard = true, csv_monitor = true, flops_profiler = true, comms_logger = true}

@@ -189,6 +189,7 @@ function build.parts(value)
   parts.schedule = choose("schedule", options.schedule, config.schedule)
   local copies
   parts.mesh, parts.axis, copies = meshes.make(options, config, sizes)
+  if config.generator then meshes.check_generator(config, parts.mesh) end
   parts.model = options.model
   if type(options.model) == "function" then parts.model = options.model(meshes.model_arguments(parts.mesh, config)) end
   check_model(parts.model, "and the function returned")

@@ -18,10 +18,13 @@ local function axis_of(mesh, name)
   return has_axis and axis or nil
 end
 
-local function ranks_along(mesh, name)
+--- Returns the number of ranks along an axis of the mesh, 1 if it has none of that name.
+function meshes.ranks_along(mesh, name)
   local axis = axis_of(mesh, name)
   return axis and axis.size or 1
 end
+
+local ranks_along = meshes.ranks_along
 
 -- Returns the axis of the ranks that have other samples.
 local function data_axis(mesh, has_experts, is_data_first)
@@ -178,6 +181,23 @@ function meshes.model_arguments(mesh, config)
                context = cp and {axis = cp, method = context and context.method} or nil}
   if not experts then return mesh, {router = {}}, cut end
   return mesh, {top_k = experts.top_k, router = experts.router, tensor = experts.tensor_size > 1 and tp or nil}, cut
+end
+
+--- Returns whether ranks share matrices or tokens of the model.
+function meshes.is_cut(model, mesh)
+  for _, name in ipairs(model.inner_axes) do
+    if ranks_along(mesh, name) > 1 then return true end
+  end
+  return false
+end
+
+--- Fails if the ranks cannot be divided into groups that share the matrices of the generator. Its experts are divided as those of
+-- the training engine.
+function meshes.check_generator(config, mesh)
+  local tensor, experts = config.generator.tensor, ranks_along(mesh, "ep")
+  if core.world.size % (tensor * experts) == 0 then return end
+  fail("hybrid_engine.inference_tp_size = %d%s does not divide %d ranks: give a divisor", tensor,
+       experts > 1 and (" times the %d ranks of the axis ep"):format(experts) or "", core.world.size)
 end
 
 --- Fails if ranks would compute the same, because no layer of the model is cut over their axis; if the tokens between its

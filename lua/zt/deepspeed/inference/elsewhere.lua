@@ -22,8 +22,8 @@ local OF_TRAINING = {
   fp16 = DTYPE:format "fp16", bf16 = DTYPE:format "bf16", bfloat16 = DTYPE:format "bf16", amp = DTYPE:format "fp16",
   torch_autocast = DTYPE:format "bf16", data_types = "give dtype instead",
   aio = "how files are read is not set by keys: leave the key out",
-  hybrid_engine = "it joins training and generation in one engine; zt.init_inference{model = the engine of zt.initialize} reads "
-    .. "the parameters in place, so that it generates between steps",
+  hybrid_engine = "it joins training and generation in one engine, that of zt.initialize: call engine:generator(). "
+    .. "zt.init_inference{model = this engine} reads the parameters in place, so that it generates between steps",
   quantize_training = "give dtype = 'int8' or quant instead", compression_training = "give dtype = 'int8' or quant instead",
   pipeline = "call infer.engine, which has the option pipeline", expert_parallel = "give moe = {ep_size = n} instead",
   activation_checkpointing = GRADIENTS, data_parallel_size = MESH, sequence_parallel_size = MESH,

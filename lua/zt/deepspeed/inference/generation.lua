@@ -4,6 +4,7 @@ local arguments_of = require "zt.deepspeed.inference.generation_arguments"
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local log = require "zt.log"
 local samples = require "zt.deepspeed.inference.generation_samples"
 
 local generation = {}
@@ -116,6 +117,59 @@ function generation.result(answers, given)
     for place = #row + 1, width do row[place] = pad end
   end
   return core.tensor(rows, {dtype = "int64"})
+end
+
+-- Returns a function that logs a text the first time.
+local function teller(told)
+  return function(text)
+    if told[text] then return end
+    told[text] = true
+    log.info("%s", text)
+  end
+end
+
+-- Generates for arguments of transformers' generate. What is wrong on one rank is an error on all that share matrices with it.
+local function generate_samples(holder, arguments)
+  local engine = holder.engine
+  local is_right, requests, given = pcall(generation.requests, arguments, engine, holder.config.generation, teller(holder.told))
+  local wrong = is_right and "" or (tostring(requests):gsub("^%S+:%d+: ", ""))
+  if not core.world.dry then wrong = engine.core:agreed(wrong) end
+  if wrong ~= "" then
+    if not core.world.dry then engine:generate{} end -- other replicas may need this rank's parameters or experts
+    fail("%s", wrong)
+  end
+  return generation.result(engine:generate(requests), given)
+end
+
+-- Returns whether a table is that of transformers' arguments: neither a request of zt.infer nor a list of them.
+local function is_arguments(inputs)
+  if type(inputs) ~= "table" or next(inputs) == nil then return false end
+  return #inputs == 0 and inputs.prompt == nil and inputs.messages == nil
+end
+
+-- Returns whether a value is input_ids: a tensor, or a list of lists of tokens.
+local function is_samples(inputs)
+  if check.is("tensor", inputs) then return true end
+  local first = type(inputs) == "table" and inputs[1]
+  return type(first) == "table" and type(first[1]) == "number"
+end
+
+--- Generates as the method `generate` of zt.init_inference's engine does. `holder` has the engine of zt.infer as `engine`, the
+-- result of generation_file.read as `config.generation`, and the table `told` of the texts that were logged.
+function generation.generate(holder, inputs, options)
+  if is_samples(inputs) then
+    if options ~= nil then check.argument(NAME, "the second argument", "table", options) end
+    local arguments = {}
+    for key, value in pairs(options or {}) do arguments[key] = value end
+    if arguments.input_ids ~= nil then fail("%s: input_ids is given twice, first as the first argument", NAME) end
+    arguments.input_ids = inputs
+    return generate_samples(holder, arguments)
+  end
+  if is_arguments(inputs) then
+    if options ~= nil then fail("%s: a table with input_ids has all arguments: put the others into it", NAME) end
+    return generate_samples(holder, inputs)
+  end
+  return holder.engine:generate(inputs, options)
 end
 
 return generation

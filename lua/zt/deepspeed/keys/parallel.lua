@@ -1,4 +1,4 @@
---- Keys of pipelines, tensor and expert parallelism, and of the hybrid engine, which alternates training and generation.
+--- Keys of pipelines, tensor and expert parallelism, and of the hybrid engine: generation between training steps.
 
 local NO_GRAPHS = "programs are lists of actions and kernels are fused by hand: there is no graph to compile; remove the block"
 
@@ -114,13 +114,21 @@ return {
 
   {path = "expert_parallel", fate = "mapped", text = "`experts`", is_on = "enabled", rows = EXPERTS},
 
-  {path = "hybrid_engine", fate = "not_yet", is_on = "enabled",
-   text = "alternating training and generation; until then zt.generate runs on the trainer's model",
-   inherit = {
-     {"enabled", "boolean", default = false}, {"max_out_tokens", "integer"}, {"inference_tp_size", "integer"},
-     {"release_inference_cache", "boolean"}, {"pin_parameters", "boolean"}, {"tp_gather_partition_size", "integer"},
-     {"enable_cuda_graph", "boolean"},
-   }},
+  {path = "hybrid_engine", fate = "mapped", is_on = "enabled", text = "`generator`, for `engine:generator()`", rows = {
+    {"enabled", "mapped", "boolean", "`generator`: the engine has the methods `generator` and `generate`"},
+    {"max_out_tokens", "mapped", "integer", "`generator.max_context`: most tokens of a prompt and its answer; the model's `seq` "
+      .. "when absent, where DeepSpeed takes 512", at_least = 1},
+    {"inference_tp_size", "mapped", "integer", "`generator.tensor`: the ranks that share matrices in generation, at every stage, "
+      .. "on a mesh of their own; 1 when absent: each rank computes alone", at_least = 1},
+    {"release_inference_cache", "mapped", "boolean", "`generator.release`: after each phase, the generator's memory is freed: "
+      .. "keys and values, and its parameters if it has its own"},
+    {"pin_parameters", "mapped", "boolean", "`generator.gathered`: true (when absent): once per phase, ranks gather whole "
+      .. "parameters; false: in each step, each layer, from the parts that they train", needs_stage = 3},
+    {"tp_gather_partition_size", "always", "integer", "`engine:update` of zt.infer moves the weights, and decides how "
+      .. "many are under way at once", at_least = 1, agrees = "any"},
+    {"enable_cuda_graph", "always", "boolean", "a step is a list of actions that is made once; nothing is captured",
+     agrees = "any"},
+  }},
 
   {path = "compile", fate = "refused", text = NO_GRAPHS, inherit = COMPILE},
 }

@@ -154,6 +154,20 @@ function result.experts(given, context)
           tensor_size = of "expert_tensor_parallel_size" or 1}
 end
 
+--- Returns the field `generator`; nil if hybrid_engine is off. Fails if two keys say different things about how parameters are
+-- held at stage 3.
+function result.generator(given)
+  if not given["hybrid_engine.enabled"] then return nil end
+  local function of(key) return given["hybrid_engine." .. key] end
+  local tensor, gathered = of "inference_tp_size" or 1, of "pin_parameters" ~= false
+  if tensor > 1 and not gathered and (given["zero_optimization.stage"] or 0) == 3 then
+    fail("hybrid_engine.pin_parameters = false leaves each rank the part of the parameters that it has in training, and "
+      .. "inference_tp_size = %d gives it a share of each matrix: leave one of them out", tensor)
+  end
+  return {tensor = tensor, max_context = of "max_out_tokens", gathered = gathered,
+          release = of "release_inference_cache" == true}
+end
+
 --- Returns the field `recompute`. Fails if both keys for it are given.
 function result.recompute(given, out)
   local every = given["pipeline.activation_checkpoint_interval"]
