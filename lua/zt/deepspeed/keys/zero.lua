@@ -77,8 +77,8 @@ return {
      default = false},
     {"zero_quantized_gradients", "refused", "boolean",
      "rounding in collectives would make the stages unequal; communication_data_type 'bf16' halves the bytes", default = false},
-    {"memory_efficient_linear", "always", "boolean", "a linear layer keeps its input, and reads the weight of its unit",
-     default = true},
+    {"memory_efficient_linear", "always", "boolean", "a linear layer keeps its input, and reads the weight of its unit; "
+      .. "DeepSpeed's other form computes the same", agrees = "any"},
     {"pipeline_loading_checkpoint", "always", "boolean", "a checkpoint is read shard by shard", agrees = "any"},
     {"override_module_apply", "always", "boolean", "parameters are initialised shard by shard, by the layers themselves",
      agrees = "any"},

@@ -190,6 +190,30 @@ function TestPhases:test_weights_of_a_checkpoint()
   lu.assertEquals(cases.texts(engine:generate(requests)), before)
 end
 
+-- The JSON that DeepSpeed-Chat writes (dschat/utils/ds_utils.py) trains and generates, at every stage.
+function TestPhases:test_json_of_deepspeed_chat()
+  for stage = 0, 3 do
+    local shares = stage == 3 and shared or 1
+    local text = ([[{
+      "train_batch_size": %d, "train_micro_batch_size_per_gpu": 2, "steps_per_print": 10,
+      "zero_optimization": {
+        "stage": %d, "overlap_comm": true, "offload_param": {"device": "none"}, "offload_optimizer": {"device": "none"},
+        "stage3_param_persistence_threshold": 1e4, "stage3_max_live_parameters": 3e7, "stage3_prefetch_bucket_size": 3e7,
+        "memory_efficient_linear": false},
+      "bfloat16": {"enabled": true}, "gradient_clipping": 1.0, "prescale_gradients": false, "wall_clock_breakdown": false,
+      "hybrid_engine": {
+        "enabled": true, "max_out_tokens": 128, "inference_tp_size": %d, "release_inference_cache": false,
+        "pin_parameters": true, "tp_gather_partition_size": 8},
+      "tensorboard": {"enabled": false, "output_path": "x/ds_tensorboard_logs/", "job_name": "step3_actor_tensorboard"}}]])
+      :format(2 * ranks, stage, shares)
+    local engine = zt.initialize{model = nn.gpt(cases.options "llama"), config = text, strict = true,
+                                 optimizer = require("zt.optim").adamw{lr = 1e-3, betas = {0.9, 0.95}}}
+    train(engine, 0)
+    lu.assertEquals(engine:generator().max_context, 128)
+    lu.assertEquals(#engine:generate{{prompt = {1, 2}, max_tokens = 5}}[1].tokens, 5)
+  end
+end
+
 local TestMistakes = {}
 
 function TestMistakes:test_configuration()
