@@ -185,7 +185,8 @@ Every key of the JSON of DeepSpeed 0.19.8 is known and has one fate; [lua/zt](..
 | noted | %d | is not done: the run goes on, and one line says what to use instead; with `strict = true` it is an error |
 
 There are %d keys; a block is a key too. This file is written by `ztoolkit run scripts/dev/deepspeed_keys.lua`. The keys of
-[inference](#the-keys-of-inference) and of [FastGen](#the-keys-of-fastgen) follow.
+[inference](#the-keys-of-inference) and of [FastGen](#the-keys-of-fastgen) follow. [Another page](deepspeed_chat.md) has the
+flags of DeepSpeed-Chat, and the JSON that it writes.
 
 %s
 ## The keys of inference

@@ -122,6 +122,29 @@ function TestLayouts:test_experts()
   end
 end
 
+-- The model of a policy has its loss after the head. The generator computes the same model in another layout.
+function TestLayouts:test_policy_with_a_loss()
+  local policy = nn.layer{
+    tokens = "separate", io = {inputs = {"logprobs"}, outputs = {"logprobs"}, losses = {policy = "sample"}},
+    forward = function(_, out, ctx)
+      if ctx.mode ~= "generate" then ctx:loss("policy", -out:sum(), "sample") end
+      return out
+    end,
+  }
+  local model = nn.gpt(with(cases.options "llama", {head = "logprobs"})):append(policy, "policy")
+  for _, hybrid in ipairs{{}, {inference_tp_size = shared}} do
+    local engine = engine_of(hybrid, {zero_optimization = {stage = 3}}, {model = model})
+    train(engine, 0)
+    local whole = nn.gpt(cases.options "llama")
+    local plain = zt.trainer(zt.program(whole, {precision = "fp32"}), {separate = true})
+    for _, parameter in ipairs(whole:parameters()) do
+      plain:set_parameter(parameter.name, engine.trainer:parameter(parameter.name))
+    end
+    local request = {{prompt = cases.prompt(9, 2), max_tokens = 9, temperature = 0}}
+    lu.assertEquals(engine:generate(request)[1].tokens, infer.engine{trainer = plain}:generate(request)[1].tokens)
+  end
+end
+
 local TestPhases = {}
 
 -- Without release_inference_cache the generator stays; with it, its memory is freed when training goes on.
