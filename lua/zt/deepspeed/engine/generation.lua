@@ -14,6 +14,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local generation_file = require "zt.deepspeed.inference.generation_file"
 local meshes = require "zt.deepspeed.engine.meshes"
+local same_model = require "zt.infer.same_model"
 local transformers = require "zt.deepspeed.inference.generation"
 
 local OPTIONS = {
@@ -71,14 +72,17 @@ local function free(state)
   state.made = nil
 end
 
--- Checks the call and its options, which may be nil. Returns the options.
+-- Checks the call and its options, which may be nil. Returns the options, and a text of what all ranks must have alike: otherwise
+-- one of them would make a generator, and another one would update its own.
 local function checked(engine, call, value)
   if not engine.config.generator then
     fail("engine:%s needs \"hybrid_engine\": {\"enabled\": true} in the configuration, which says in which layout; "
       .. "zt.init_inference{model = engine} makes an engine without it", call)
   end
   engine:expect_boundary(call)
-  return value ~= nil and check.options("engine:" .. call, OPTIONS, value) or nil
+  local options = value ~= nil and check.options("engine:" .. call, OPTIONS, value) or nil
+  local told = options and "{" .. same_model.text_of(options) .. "}" or "none"
+  return options, ("%s where %s generator is there"):format(told, engine.generation.made and "a" or "no")
 end
 
 -- Makes the generator. If this fails, the options are those that were there before, `kept`.
@@ -95,7 +99,7 @@ end
 -- Begins a phase, or continues the one that is open, for the method `call`.
 local function begun(engine, call, value)
   local state = engine.generation
-  local options, kept = agreed("options", function() return checked(engine, call, value) end), state.options
+  local options, kept = agreed("options of engine:" .. call, function() return checked(engine, call, value) end), state.options
   if options then
     free(state)
     state.options = options

@@ -274,6 +274,15 @@ function TestMistakes:test_calls()
     local message = is_wrong and "engine:generator" or ("rank %d: engine:generator"):format(ranks - 1)
     lu.assertErrorMsgContains(message, engine.generator, engine, is_wrong and wrong or nil)
   end
+  if ranks > 1 then
+    lu.assertErrorMsgContains("give different options of engine:generator, ", engine.generator, engine,
+                              is_wrong and {token_budget = 300} or nil)
+    engine:generator()
+    if is_wrong then engine.generation.made = nil end
+    lu.assertErrorMsgContains("none where a generator is there and none where no generator is there", engine.generator, engine)
+    engine.generation.made = nil
+    engine:end_generation()
+  end
   lu.assertErrorMsgContains("engine:generate", engine.generate, engine, {input_ids = {{1, 2}}, num_beams = 4})
   lu.assertEquals(#engine:generate{{prompt = {1, 2}, max_tokens = 5}}[1].tokens, 5)
   local tokens = zt.zeros({2, 8}, {dtype = "int64"})
