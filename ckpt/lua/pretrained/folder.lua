@@ -108,8 +108,8 @@ end
 --                            weights.nested may be set to false
 --   names, read(place, name) of the parameters; `read` returns one
 --   record                   {token_ids =, tokenizer =} as a checkpoint records them; nil of packed matrices
---   load(trainer, is_other)  sets them, collectively: whether the trainer has some in another form than the folder, packed or
---                            with a head of its own
+--   load(trainer, is_other, is_wanted)  sets them, collectively. is_other: whether the trainer has some in another form than the
+--                            folder, packed or with a head of its own; is_wanted(name): whether to set this one, by default all
 function folder.open(path, adapter)
   if path:find "%.gguf$" then
     fail("'%s' is a file of llama.cpp (GGUF), which is not read here: give the model's folder as Hugging Face writes it", path)
@@ -119,10 +119,10 @@ function folder.open(path, adapter)
   if adapter then require("zt.ckpt.loading.adapter").add(opened, adapter, path) end
   opened.tokenizer = tokenizer_of(opened.files, opened.options.vocab, path)
   opened.chat = opened.files and chat_folder.chat_of(opened.files, path) or nil
-  function opened.load(trainer, is_other)
+  function opened.load(trainer, is_other, is_wanted)
     if opened.load_parts and not is_other then return opened.load_parts(trainer) end
     if opened.check then opened.check() end
-    parameters.set(trainer, opened.names, opened.read)
+    parameters.set(trainer, opened.names, opened.read, is_wanted)
   end
   return opened
 end

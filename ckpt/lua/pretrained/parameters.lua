@@ -19,13 +19,16 @@ function parameters.is_tied(model)
   return names[EMBEDDING] and not names[HEAD]
 end
 
---- Sets the parameters `names` of `to` to read(place, name). A head of `to` that is not among the names gets the weight of the
--- embedding: the model is that of a tied one with a copy of the weight, in another format. Collective over the mesh of `to`.
-function parameters.set(to, names, read)
+--- Sets the parameters `names` of `to` to read(place, name); those for which is_wanted(name) is false stay. A head of `to` that
+-- is not among the names gets the weight of the embedding: the model is that of a tied one with a copy of the weight, in another
+-- format. Collective over the mesh of `to`.
+function parameters.set(to, names, read, is_wanted)
   local is_given = {}
   for place, name in ipairs(names) do
     is_given[name] = true
-    core.scope(function() to:set_parameter(name, read(place, name)) end)
+    if not is_wanted or is_wanted(name) then
+      core.scope(function() to:set_parameter(name, read(place, name)) end)
+    end
   end
   if is_given[EMBEDDING] and not is_given[HEAD] and names_of(to.model)[HEAD] then
     core.scope(function() to:set_parameter(HEAD, to:parameter(EMBEDDING)) end)

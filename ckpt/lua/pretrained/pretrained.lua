@@ -18,21 +18,26 @@ local text = require "zt.text"
 local Pretrained = class "Pretrained"
 
 local HEAD, EMBEDDING = "head.weight", "embedding.weight"
+local LOAD = {{"head", "string", "the folder's, or a new one, which stays as it is", default = "same", one_of = {"same", "new"}}}
+
+-- Whether a parameter is one of a head, but not of its norm.
+local function is_of_head(name) return name:find "^head%." ~= nil and not name:find "^head%.norm%." end
 
 -- An error unless the folder has all parameters of a trainer but adapters, and the trainer all of the folder's. Returns whether a
--- head of the trainer begins as a copy of the folder's embedding.
-local function check_names(self, trainer)
+-- head of the trainer begins as a copy of the folder's embedding. has_new_head: nothing is said of heads.
+local function check_names(self, trainer, has_new_head)
   local there, wanted, missing, extra, has_copy = {}, {}, {}, {}, false
   for _, name in ipairs(self.opened.names) do there[name] = true end
   for _, tensor in ipairs(trainer:tensors()) do
     local name = tensor.name
     wanted[name] = true
+    if has_new_head and is_of_head(name) then there[name] = true end
     if tensor.is_parameter and not there[name] and not lora.adapter_of(name) then
       if name == HEAD and there[EMBEDDING] then has_copy = true else missing[#missing + 1] = name end
     end
   end
   for name in pairs(there) do
-    if not wanted[name] then extra[#extra + 1] = name end
+    if not wanted[name] and not (has_new_head and is_of_head(name)) then extra[#extra + 1] = name end
   end
   table.sort(extra)
   for _, group in ipairs{{"the trainer's model has parameters that '%s' lacks", missing},
@@ -53,10 +58,16 @@ local function is_packed(model)
   return false
 end
 
---- Sets the parameters of a trainer to those of the folder. Adapters that the folder lacks stay as they are. Collective.
-function Pretrained:load(trainer)
+--- Sets the parameters of a trainer to those of the folder. Adapters that the folder lacks stay as they are. With head = "new"
+-- the trainer's head stays as it is, but for its norm: a model of values or rewards begins as one of language. Collective.
+function Pretrained:load(trainer, value)
   check.argument("pretrained:load", "the first argument", "Trainer", trainer)
+  local o = check.options("pretrained:load", LOAD, value or {})
   if core.world.dry then return end
+  if o.head == "new" then
+    check_names(self, trainer, true)
+    return self.opened.load(trainer, true, function(name) return not is_of_head(name) end)
+  end
   local has_copy = check_names(self, trainer)
   self.opened.load(trainer, has_copy or is_packed(trainer.model))
 end

@@ -22,6 +22,7 @@ local SCHEMA = {
   {"ignore_index", "integer", "tokens with this label do not count", default = -100, only_with = OF_TOKENS},
   {"count", "function", "function(batch) -> valid tokens, samples: the numbers that the mean is taken over"},
   {"metrics", "list", "names of the means that the function returns besides", default = {}},
+  {"options", "table", "what all ranks must have alike besides"},
   {"passes_on", "boolean", "the layer outputs its inputs in training, too, for another loss after it", default = false},
 }
 

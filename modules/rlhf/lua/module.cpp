@@ -11,5 +11,6 @@ ZT_LUA_MODULE(rlhf) {
   });
   module.from_lua("reference", "zt.rlhf.reference").from_lua("teacher", "zt.rlhf.teacher");
   module.from_lua("rollout", "zt.rlhf.rollout").from_lua("score", "zt.rlhf.score").from_lua("advantages", "zt.rlhf.estimate");
-  module.from_lua("batches", "zt.rlhf.batches");
+  module.from_lua("batches", "zt.rlhf.batches").from_lua("samples", "zt.rlhf.samples");
+  module.from_lua("ema", "zt.rlhf.ema").from_lua("take_ema", "zt.rlhf.take_ema").from_lua("reject", "zt.rlhf.reject");
 }

@@ -29,11 +29,12 @@ local WEIGHTS = {
 
 -- Returns the temperature of the head of log-probabilities of a model; nil if there is none.
 local function temperature_of(model)
+  local options = model.options
+  if options then return options.head == "logprobs" and (options.temperature or 1) or nil end
   for _, layer in ipairs(model.description.layers) do
     if layer.kind == "lm_logprobs" then return tonumber(layer.options.temperature or "1") end
   end
-  local options = model.options
-  return options and options.head == "logprobs" and (options.temperature or 1) or nil
+  return nil
 end
 
 -- Fails unless the model's log-probabilities are those of the distribution from which the answers were drawn.

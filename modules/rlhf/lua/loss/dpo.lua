@@ -86,7 +86,7 @@ end
 local function dpo(value)
   local o = check.options(NAME, SCHEMA, value or {})
   return core.loss(function(out, ctx) return run(out, ctx, o) end, {
-    name = o.name, inputs = {"logprobs"}, per = "sample", reduction = "sum", metrics = {"accuracy", "margin"},
+    name = o.name, options = o, inputs = {"logprobs"}, per = "sample", reduction = "sum", metrics = {"accuracy", "margin"},
     count = function(batch)
       local counts, field = valid.of_batch(batch, o.ignore_index), sequences.checked(batch, NAME)
       if not batch "ref_logprobs" then

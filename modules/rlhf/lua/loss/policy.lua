@@ -117,7 +117,7 @@ function policy.layer(loss, o)
     if o.kl.coefficient == 0 then o.kl = nil end
   end
   local of_loss = means.of_loss(loss, o)
-  of_loss.name, of_loss.inputs = o.name, o.entropy > 0 and {"logprobs", "entropy"} or {"logprobs"}
+  of_loss.name, of_loss.options, of_loss.inputs = o.name, o, o.entropy > 0 and {"logprobs", "entropy"} or {"logprobs"}
   of_loss.metrics, of_loss.passes_on = {"ratio", "clipped", "moved"}, true
   if o.kl then table.insert(of_loss.metrics, "kl") end
   if o.entropy > 0 then table.insert(of_loss.metrics, "entropy") end

@@ -25,7 +25,8 @@ end
 local function ptx(value)
   local o = check.options(NAME, SCHEMA, value or {})
   return core.loss(function(out, ctx) return run(out, ctx, o) end, {
-    name = o.name, inputs = {"logprobs"}, per = "sample", adds_over_tokens = true, reduction = "sum", passes_on = true,
+    name = o.name, options = o, inputs = {"logprobs"}, per = "sample", adds_over_tokens = true, reduction = "sum",
+    passes_on = true,
     count = function(batch)
       local counts = valid.of_batch(batch, o.ignore_index, true)
       return 0, sequences.number(sequences.checked(batch, NAME), counts) -- its tokens are none of the policy's

@@ -86,7 +86,7 @@ end
 local function reward(value)
   local o = check.options(NAME, SCHEMA, value or {})
   return core.loss(function(out, ctx) return run(out, ctx, o) end, {
-    name = o.name, inputs = {"values"}, per = "sample", reduction = "sum", metrics = {"accuracy", "margin"},
+    name = o.name, options = o, inputs = {"values"}, per = "sample", reduction = "sum", metrics = {"accuracy", "margin"},
     count = function(batch)
       local field = sequences.checked(batch, NAME)
       if field:device() == "meta" then return 0, field:size(0) end

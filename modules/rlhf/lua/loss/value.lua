@@ -34,7 +34,7 @@ local function value_loss(value)
   local o = check.options(NAME, SCHEMA, value or {})
   means.check(NAME, o)
   local of_loss = means.of_loss(NAME, o)
-  of_loss.name, of_loss.inputs, of_loss.metrics = o.name, {"values"}, {"clipped"}
+  of_loss.name, of_loss.options, of_loss.inputs, of_loss.metrics = o.name, o, {"values"}, {"clipped"}
   return core.loss(function(out, ctx) return run(out, ctx, o) end, of_loss)
 end
 

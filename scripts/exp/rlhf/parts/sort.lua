@@ -1,6 +1,6 @@
---- The task "sort", for the scripts of this folder when no data are given: `52917>` is to be continued by `12579` and an end token.
--- In half of the answers to learn from, two neighbouring digits are exchanged, so a model that fits these data is right in half of
--- its samples at temperature 1. What is learnt after that is seen in this number.
+--- The task "sort", for the scripts of this folder when no data are given: `52917>` is to be continued by `12579` and an end
+-- token. In half of the answers to learn from, two neighbouring digits are exchanged, so a model that fits these data is right in
+-- half of its samples at temperature 1. What is learnt after that is seen in this number.
 local zt = require "zt"
 
 local sort = {DIGITS = 5, MAX_TOKENS = 7}

@@ -1,0 +1,2 @@
+--- rlhf.ema{decay = 0.992}: a pass that keeps a moving average of the parameters.
+return require("zt.rlhf.averages").pass

@@ -1,0 +1,56 @@
+-- Group relative policy optimisation: samples several answers to each prompt, and makes those more likely that get more reward
+-- than the others. The reward is a function in Lua.
+--
+--   ztoolkit run -n 2 scripts/exp/rlhf/grpo.lua                     the task of sorting, in which an answer is right or wrong
+--   ztoolkit run -n 2 scripts/exp/rlhf/grpo.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua
+--
+-- my_reward.lua returns function(prompt, answer, item, tokens), which returns a number, or nil to drop the answer; `item` is the
+-- record {prompt = ..., answer = ..., ...} of the data.
+package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
+local experiment = require "parts.experiment"
+local rollouts = require "parts.rollouts"
+local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
+
+local o = experiment.options("grpo", "Group relative policy optimisation.", {}, rollouts.options({n = 8}, {
+  {"lr", 1e-3, "peak learning rate", above = 0},
+  {"kind", "group", "how advantages are estimated", one_of = {"group", "rloo", "reinforce++"}},
+  {"scale", "group", "divide the advantages of kind = group by a standard deviation", one_of = {"group", "batch", "none"}},
+  {"mean", "token", "the mean of the loss", one_of = {"token", "sequence", "constant"}},
+  {"level", "token", "ratios of tokens or of whole answers", one_of = {"token", "sequence"}},
+  {"kl", 0, "coefficient of the KL divergence from the start in the loss", type = "number", at_least = 0},
+  {"kl_estimator", "k3", "how it is estimated", one_of = {"k2", "k3"}},
+}))
+o.model = experiment.start_of(o)
+local mesh = experiment.mesh()
+local prompts, path = rollouts.prompts(o, mesh)
+local base = ckpt.pretrained(o.model)
+local loss = rlhf.loss.grpo{
+  clip = {low = o.clip_ratio, high = o.clip_high or o.clip_ratio}, mean = o.mean, level = o.level,
+  max_tokens = o.mean == "constant" and o.max_tokens or nil,
+  kl = o.kl > 0 and {coefficient = o.kl, estimator = o.kl_estimator} or nil,
+}
+local model = experiment.model(o, base.options, "logprobs", {temperature = o.temperature}):append(loss, "policy")
+local actor = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
+base:load(actor)
+local reference
+if o.kl > 0 then
+  reference = "base"
+  if o.lora_rank == 0 then
+    reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs", {temperature = o.temperature}))
+    base:load(reference)
+  end
+end
+
+local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local reward = rollouts.reward(o, mesh)
+local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
+for iteration, batch in prompts:steps(o.iterations) do
+  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  rlhf.score(answers, {actor = actor, reference = reference, reward = reward, old = o.old, rows = o.rows, seq = o.seq})
+  rlhf.advantages(answers, {kind = o.kind, scale = o.kind == "group" and o.scale or nil})
+  local result = rollouts.update(o, answers, actor, iteration)
+  rollouts.log(o, run, samples, iteration, answers, {policy = result})
+  experiment.save(o, run, iteration + 1, o.iterations)
+end
+rollouts.finish(o, mesh, run, engine)

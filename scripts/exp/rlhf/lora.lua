@@ -1,0 +1,42 @@
+-- Adapters: trains a few percent of the parameters by group relative policy optimisation, with the frozen base as the reference,
+-- and writes them as PEFT does.
+--
+--   ztoolkit run -n 2 scripts/exp/rlhf/lora.lua                                                   the task of sorting
+--   ztoolkit run -n 2 scripts/exp/rlhf/lora.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua
+--   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua --lora-rank 8 --model path/to/llama --data x.jsonl     adapters by SFT
+package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
+local experiment = require "parts.experiment"
+local rollouts = require "parts.rollouts"
+local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
+
+local o = experiment.options("lora", "Adapters by group relative policy optimisation.",
+  {lora_rank = 8, lora_targets = "q,k,v,out"}, rollouts.options({n = 8}, {
+    {"lr", 1e-2, "peak learning rate", above = 0},
+    {"kl", 0.01, "coefficient of the KL divergence from the base in the loss", type = "number", at_least = 0},
+    {"export", false, "write the adapter as PEFT does, into the folder adapter of the run (models of Hugging Face's families)"},
+  }))
+o.model = experiment.start_of(o)
+local mesh = experiment.mesh()
+local prompts, path = rollouts.prompts(o, mesh)
+local base = ckpt.pretrained(o.model)
+local loss = rlhf.loss.grpo{clip = o.clip_ratio, kl = {coefficient = o.kl}}
+local model = experiment.model(o, base.options, "logprobs", {temperature = o.temperature}):append(loss, "policy")
+local actor = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
+base:load(actor)
+local trained = 0
+for _, parameter in ipairs(model:parameters()) do trained = trained + (parameter.trainable and parameter.numel or 0) end
+experiment.say("%.1f %% of the parameters are trained", 100 * trained / model:numel())
+
+local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local reward = rollouts.reward(o, mesh)
+local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
+for iteration, batch in prompts:steps(o.iterations) do
+  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  rlhf.score(answers, {actor = actor, reference = "base", reward = reward, old = o.old, rows = o.rows, seq = o.seq})
+  rlhf.advantages(answers, {kind = "group"})
+  rollouts.log(o, run, samples, iteration, answers, {policy = rollouts.update(o, answers, actor, iteration)})
+  experiment.save(o, run, iteration + 1, o.iterations)
+end
+if o.export then ckpt.save_adapter(actor, run.path .. "/adapter", {base_model = o.model, overwrite = true}) end
+rollouts.finish(o, mesh, run, engine, {trained = trained / model:numel()})

@@ -1,0 +1,51 @@
+-- On-policy distillation: a student learns the distributions of a teacher on its own answers (Agarwal et al. 2024), so it learns
+-- what to do where it would go itself.
+--
+--   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher runs/grpo               the task of sorting
+--   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher large --model small --data ask.jsonl
+package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
+local experiment = require "parts.experiment"
+local rollouts = require "parts.rollouts"
+local zt = require "zt"
+local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
+
+local o = experiment.options("on_policy_distil", "A student learns from a teacher on its own answers.", {},
+  rollouts.options({prompts = 256}, {
+    {"teacher", nil, "the model to learn from; default: the run of grpo.lua", type = "string"},
+    {"lr", 1e-3, "peak learning rate", above = 0},
+    {"kind", "reverse", "the divergence", one_of = {"forward", "reverse", "jsd"}},
+    {"top", 0, "learn from so many of the teacher's likeliest tokens; 0: all", at_least = 0},
+  }))
+o.model = experiment.start_of(o)
+if not o.teacher then
+  o.teacher = o.folder .. "/grpo"
+  if not zt.exists(o.teacher) or not ckpt.find(o.teacher) then
+    experiment.say("there is no teacher: running grpo.lua first")
+    experiment.run("grpo.lua", {"--folder", o.folder, "--model", o.model, "--seed", o.seed, "--test", 0})
+  end
+end
+local mesh = experiment.mesh()
+local prompts, path = rollouts.prompts(o, mesh)
+local base, of_teacher = ckpt.pretrained(o.model), ckpt.pretrained(o.teacher)
+local loss = rlhf.loss.distil{kind = o.kind, temperature = o.temperature, top = o.top > 0 and o.top or nil}
+local model = experiment.model(o, base.options, "lm", {loss = false}):append(loss, "distil")
+local student = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
+base:load(student)
+local teacher = experiment.trainer(o, mesh, experiment.model({lora_rank = 0}, of_teacher.options, "lm", {loss = false}))
+of_teacher:load(teacher)
+
+local engine = experiment.engine(o, student, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, student, prompts, o.iterations, {"entropy", "distil.agreement"})
+local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
+for iteration, batch in prompts:steps(o.iterations) do
+  local answers, result = rollouts.answers(o, mesh, engine, batch, iteration)
+  for rows in rlhf.batches(answers, {trainer = student, updates = o.updates, epochs = o.epochs, seq = o.seq,
+                                     seed = o.seed + iteration}) do
+    rlhf.teacher(rows, {teacher = teacher, top = o.top > 0 and o.top or nil,
+                        temperature = o.top > 0 and o.temperature or nil})
+    result = student:step(rows)
+  end
+  rollouts.log(o, run, samples, iteration, answers, {policy = result})
+  experiment.save(o, run, iteration + 1, o.iterations)
+end
+rollouts.finish(o, mesh, run, engine)

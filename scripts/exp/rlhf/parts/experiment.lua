@@ -1,0 +1,180 @@
+--- What the scripts of this folder share: options, data, models, trainers.
+local zt = require "zt"
+local ckpt, comm, data, infer = require "zt.ckpt", require "zt.comm", require "zt.data", require "zt.infer"
+local moe, optim, rlhf, zero = require "zt.moe", require "zt.optim", require "zt.rlhf", require "zt.zero"
+local on_rank_zero = require "zt.on_rank_zero"
+local sort = require "parts.sort"
+
+local experiment = {HERE = arg[0]:match "^(.*/)[^/]*$" or "./"}
+
+local COMMON = {
+  {"model", nil, "the model to start from: a run, a checkpoint or a Hugging Face folder; default: the run of sft.lua",
+   type = "string"},
+  {"data", nil, "records: a .jsonl file, or a .npy file of ztoolkit tokenize --chat; default: the task of sorting digits",
+   type = "string"},
+  {"tokenizer", nil, "the folder with the tokenizer and the chat template of --data; default: that of --model", type = "string"},
+  {"seq", 64, "positions of a row, which takes several sequences", at_least = 2},
+  {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
+  {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
+  {"weight_decay", 0, "decay of matrices", type = "number", at_least = 0},
+  {"warmup", 5, "steps to the peak rate", at_least = 0},
+  {"stage", 1, "ZeRO stage", between = {0, 3}},
+  {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
+  {"lora_rank", 0, "train adapters of this rank; 0: all parameters", at_least = 0},
+  {"lora_targets", nil, "matrices with adapters, such as q,v,out,up,down; default: q,v", type = "string"},
+  {"seed", 1, "of data, samples and new parameters", at_least = 0},
+  {"folder", "runs", "the parent folder of all runs"},
+  {"overwrite", false, "replace an earlier run of that name instead of resuming it"},
+  {"save_every", 0, "steps between two checkpoints; 0: one at the end", at_least = 0},
+  {"test", 1000, "prompts of the task of sorting that are answered at the end", at_least = 0},
+  {"tensorboard", false, "write event files, too"},
+}
+
+--- Reads the command line: the options above with other defaults, and more options.
+function experiment.options(name, about, defaults, more)
+  local rows = {{"name", name, "the run's folder"}}
+  for _, row in ipairs(COMMON) do
+    local copy = {}
+    for key, value in pairs(row) do copy[key] = value end
+    if defaults[row[1]] ~= nil then copy[2] = defaults[row[1]] end
+    rows[#rows + 1] = copy
+  end
+  for _, row in ipairs(more) do rows[#rows + 1] = row end
+  return zt.cli{name = name, about = about, options = rows}
+end
+
+function experiment.say(...) if zt.world.rank == 0 then print(string.format(...)) end end
+
+--- Runs another script of this folder, in this process.
+function experiment.run(script, arguments)
+  local before, words = _G.arg, {[0] = experiment.HERE .. script}
+  for i, word in ipairs(arguments) do words[i] = tostring(word) end
+  rawset(_G, "arg", words)
+  dofile(words[0])
+  rawset(_G, "arg", before)
+  collectgarbage()
+end
+
+--- Returns --model, or the run of sft.lua in the same folder, which runs before if there is none.
+function experiment.start_of(o)
+  if o.model then return o.model end
+  local run = o.folder .. "/sft"
+  if not zt.exists(run) or not ckpt.find(run) then
+    experiment.say("there is no model to start from: running sft.lua first")
+    experiment.run("sft.lua", {"--folder", o.folder, "--seed", o.seed, "--test", 0})
+  end
+  return run
+end
+
+--- Returns the mesh of all ranks, one axis.
+function experiment.mesh() return comm.mesh{dp = -1} end
+
+-- Returns the path of a .npy file with the records of a .jsonl file.
+local function tokenized(o, path, kind, folder)
+  if path:find "%.npy$" then return path end
+  if not folder then
+    error("--data is text, and a tokenizer is needed: give --tokenizer, the folder of a Hugging Face model", 0)
+  end
+  local output = ("%s/data/%s_%s.npy"):format(o.folder, path:match "([^/]*)%.jsonl?$" or path:match "[^/]*$", kind)
+  zt.mkdir_p(o.folder .. "/data")
+  local made = data.tokenize_chat{input = path, model = folder, output = output}
+  if made.kind ~= kind then error(("'%s' has %s, and this script needs %s"):format(path, made.kind, kind), 0) end
+  return output
+end
+
+local SORT_RECORDS = 20000
+
+-- Returns the path of the task's file, which is written if it is missing.
+local function sort_file(o, name)
+  local folder = o.folder .. "/sort"
+  local output = ("%s/%s.npy"):format(folder, name)
+  sort.write(folder, SORT_RECORDS, 1)
+  if not zt.exists(output) then
+    data.tokenize_chat{input = ("%s/%s.jsonl"):format(folder, name), model = folder, output = output, plain = true}
+  end
+  return output
+end
+
+--- Returns the path of the token file of these records, "conversations", "preferences" or "prompts".
+function experiment.data(o, mesh, kind)
+  local of_sort = {conversations = "sft", preferences = "pairs", prompts = "prompts"}
+  return on_rank_zero(mesh:world(), function()
+    if o.data then return tokenized(o, o.data, kind, o.tokenizer or o.model) end
+    return sort_file(o, of_sort[kind])
+  end)
+end
+
+--- Returns the tokens that end an answer, as the companion of a token file says.
+function experiment.stop_tokens(path)
+  local companion = zt.json.decode(zt.fs.read((path:gsub("%.npy$", ".json"))))
+  return companion.stop_tokens and #companion.stop_tokens > 0 and companion.stop_tokens or nil
+end
+
+-- Returns the option `lora` of nn.gpt, or nil.
+local function lora_of(o)
+  if o.lora_rank == 0 then return nil end
+  local targets
+  if o.lora_targets then
+    targets = {}
+    for target in o.lora_targets:gmatch "[^,]+" do targets[#targets + 1] = target end
+  end
+  return {rank = o.lora_rank, alpha = 2 * o.lora_rank, targets = targets}
+end
+
+--- Returns a model of these options of moe.gpt (`base.options` of ckpt.pretrained) with another head and, with --lora-rank,
+-- adapters.
+function experiment.model(o, options, head, more)
+  local all = {}
+  for _, from in ipairs{options, {head = head}, more or {}} do
+    for key, value in pairs(from) do all[key] = value end
+  end
+  if head ~= "logprobs" then all.temperature, all.entropy = nil, nil end
+  all.lora = lora_of(o) or options.lora
+  return moe.gpt(all)
+end
+
+--- Returns a trainer. how: {lr =, steps =, ema = decay of an average of the parameters, or 0}; without it, one that holds a
+-- frozen model.
+function experiment.trainer(o, mesh, model, how)
+  local program = zt.program(model, {micro_batches = how and o.micro_batches or 1, precision = o.precision})
+    :apply(zero.shard{axis = mesh.dp, stage = o.stage})
+  if not how then return zt.trainer(program) end
+  if how.ema and how.ema > 0 then program = program:apply(rlhf.ema{decay = how.ema, mesh = mesh}) end
+  return zt.trainer(program, {
+    optimizer = optim.adamw{lr = how.lr, betas = {0.9, 0.95}, weight_decay = o.weight_decay}, clip = o.clip,
+    schedule = optim.warmup_cosine{warmup = o.warmup, total = how.steps, min_ratio = 0.1},
+  })
+end
+
+--- Opens the run of a trainer. Returns it and the steps, or iterations, that an earlier start has done.
+function experiment.begin(o, mesh, trainer, stream, steps, show)
+  local run = zt.run{name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh,
+                     trainer = trainer, data = stream, options = o, steps = steps, show = show, tensorboard = o.tensorboard}
+  return run
+end
+
+--- Saves after `done` of `steps` steps: every --save-every, and at the end. objects: what is saved besides the run's trainer.
+function experiment.save(o, run, done, steps, objects)
+  local is_due = done == steps or o.save_every > 0 and done % o.save_every == 0
+  if is_due then ckpt.save(run, done, {keep = 2, objects = objects}) end
+end
+
+--- Returns an engine that reads the parameters of a trainer.
+function experiment.engine(o, trainer, tokenizer, stop_tokens)
+  return infer.engine{trainer = trainer, tokenizer = tokenizer, stop_tokens = stop_tokens, max_sequences = 256,
+                      token_budget = 1024, max_context = o.seq}
+end
+
+--- Returns the share of --test unseen prompts of the task of sorting that samples at temperature 1 answer rightly; nil for other
+-- data.
+function experiment.accuracy(o, mesh, engine)
+  if o.data or o.test == 0 then return nil end
+  local path = on_rank_zero(mesh:world(), function() return sort_file(o, "unseen") end)
+  local unseen = data.prompts{path = path, batch = o.test, validation = 0, shuffle = false}
+  local answers = rlhf.rollout{engine = engine, prompts = unseen:batch(0), max_tokens = sort.MAX_TOKENS, mesh = mesh,
+                               seed = 12345}
+  rlhf.score(answers, {reward = sort.reward})
+  return answers.metrics.reward
+end
+
+return experiment

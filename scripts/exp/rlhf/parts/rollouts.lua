@@ -1,0 +1,112 @@
+--- What the scripts have in common that learn from their own answers.
+local experiment = require "parts.experiment"
+local sort = require "parts.sort"
+local zt = require "zt"
+local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
+
+local rollouts = {SHOWN = {"reward", "entropy", "length"}}
+
+--- Returns the rows of the options: those of roll-outs with other defaults, and more.
+function rollouts.options(defaults, more)
+  local rows = {
+    {"iterations", 60, "roll-outs, each with its updates", at_least = 1},
+    {"prompts", defaults.prompts or 32, "prompts per iteration, over all ranks", at_least = 1},
+    {"n", defaults.n or 1, "answers to each prompt", at_least = 1},
+    {"max_tokens", sort.MAX_TOKENS, "most tokens of an answer", at_least = 1},
+    {"max_prompt_tokens", nil, "most tokens of a prompt; longer ones are left out", type = "integer", at_least = 1},
+    {"temperature", 1, "of the samples", type = "number", above = 0},
+    {"updates", 1, "optimizer steps per epoch of an iteration", at_least = 1},
+    {"epochs", 1, "how often the answers of an iteration are used", at_least = 1},
+    {"old", "trainer", "whose log-probabilities are the old ones", one_of = {"trainer", "sampler"}},
+    {"clip_ratio", 0.2, "the ratio of the policies counts from 1 - this to 1 + this", between = {0, 1}},
+    {"clip_high", nil, "the upper bound alone: 1 + this", type = "number", at_least = 0},
+    {"reward", nil, "a .lua file that returns the reward function, or the run of a reward model", type = "string"},
+    {"rows", 32, "rows that a model computes at once when answers are scored", at_least = 1},
+    {"stop_kl", 0, "end the run when the KL divergence of an update is above this; 0: never", type = "number", at_least = 0},
+    {"print_answers", 8, "answers of an iteration that samples.jsonl gets; 0: all", at_least = 0},
+  }
+  for _, row in ipairs(more) do rows[#rows + 1] = row end
+  return rows
+end
+
+--- Returns the stream of prompts and the path of their file.
+function rollouts.prompts(o, mesh)
+  local path = experiment.data(o, mesh, "prompts")
+  return data.prompts{path = path, batch = o.prompts, axis = mesh.dp, seed = o.seed, validation = 0,
+                      max_prompt_tokens = o.max_prompt_tokens}, path
+end
+
+--- Returns the reward of --reward: a function, or the trainer of a reward model. Without it, that of the task of sorting.
+function rollouts.reward(o, mesh)
+  if not o.reward then
+    if o.data then error("give --reward: a .lua file that returns a reward function, or the run of a reward model", 0) end
+    return sort.reward
+  end
+  if o.reward:find "%.lua$" then
+    local fn = dofile(o.reward)
+    if type(fn) ~= "function" then error(("'%s' must return a function"):format(o.reward), 0) end
+    return fn
+  end
+  local base = ckpt.pretrained(o.reward)
+  local trainer = experiment.trainer(o, mesh, experiment.model({lora_rank = 0}, base.options, "value"))
+  base:load(trainer)
+  return trainer
+end
+
+--- Samples the answers of an iteration.
+function rollouts.answers(o, mesh, engine, prompts, iteration)
+  return rlhf.rollout{engine = engine, prompts = prompts, n = o.n, max_tokens = o.max_tokens, temperature = o.temperature,
+                      seed = o.seed, iteration = iteration, mesh = mesh}
+end
+
+--- Makes the steps of a trainer over the answers. Returns the result of the last one.
+function rollouts.update(o, answers, trainer, iteration, ptx)
+  local result
+  for batch in rlhf.batches(answers, {trainer = trainer, updates = o.updates, epochs = o.epochs, seq = o.seq, ptx = ptx,
+                                      seed = o.seed + iteration}) do
+    result = trainer:step(batch)
+  end
+  return result
+end
+
+-- Warns if the policy hardly draws anything but one answer.
+local function warn_of_collapse(answers, iteration)
+  local entropy = answers.metrics.entropy
+  if entropy < 0.01 then
+    zt.log.warn("iteration %d: the entropy of the answers has fallen to %.4f nats per token: the policy hardly explores",
+                iteration, entropy)
+  end
+end
+
+--- Logs an iteration: the metrics of its answers, and the results of updates by name.
+function rollouts.log(o, run, samples, iteration, answers, results)
+  local values = {}
+  for key, value in pairs(answers.metrics) do values[key] = value end
+  for name, result in pairs(results) do
+    values[name .. "_loss"], values[name .. "_grad_norm"] = result.loss, result.grad_norm
+    for key, value in pairs(result.stats or {}) do values[key] = value end
+    values.loss = name == "policy" and result.loss or values.loss
+  end
+  run:log(iteration, values)
+  samples:add(iteration, answers)
+  if zt.world.rank == 0 then warn_of_collapse(answers, iteration) end
+  local moved = values["policy.moved"]
+  if o.stop_kl > 0 and moved and moved > o.stop_kl then
+    error(("iteration %d: the policy has moved by a KL divergence of %.4f in its update, and stop_kl is %.4f: lower the rate or "
+      .. "give fewer updates"):format(iteration, moved, o.stop_kl), 0)
+  end
+end
+
+--- Ends the run: measures how often the policy is right, if the task says so. more: what the result has besides.
+function rollouts.finish(o, mesh, run, engine, more)
+  local accuracy = experiment.accuracy(o, mesh, engine)
+  if accuracy then
+    run:log(o.iterations - 1, {accuracy = accuracy})
+    experiment.say("right in %.3f of %d samples", accuracy, o.test)
+  end
+  run:finish()
+  experiment.result = more or {}
+  experiment.result.accuracy, experiment.result.run = accuracy, run.path
+end
+
+return rollouts

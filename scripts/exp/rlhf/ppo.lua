@@ -1,0 +1,79 @@
+-- Proximal policy optimisation with four models: the actor is trained to get more from the reward model, the critic to say what
+-- it will get, and the reference holds the actor near its start. Step 3 of RLHF. Defaults are those of DeepSpeed-Chat.
+--
+--   ztoolkit run -n 2 scripts/exp/rlhf/ppo.lua                                       the task of sorting
+--   ztoolkit run -n 2 scripts/exp/rlhf/ppo.lua --model runs/sft --reward runs/reward --data ask.jsonl
+--
+-- With --lora-rank the reference is the actor without its adapters. --ptx-data mixes text into the actor's steps.
+package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
+local experiment = require "parts.experiment"
+local rollouts = require "parts.rollouts"
+local zt = require "zt"
+local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
+
+local o = experiment.options("ppo", "Proximal policy optimisation with a reward model.", {}, rollouts.options({prompts = 256}, {
+  {"lr", 1e-3, "peak learning rate of the actor", above = 0},
+  {"critic", nil, "the model that the critic begins as; default: --reward", type = "string"},
+  {"critic_lr", 1e-3, "peak learning rate of the critic", above = 0},
+  {"kl", 0.1, "coefficient of the KL divergence from the reference in the rewards", type = "number", at_least = 0},
+  {"kl_estimator", "k1", "how it is estimated", one_of = {"k1", "k2", "k3"}},
+  {"reward_clip", 5, "rewards count from minus this to this; 0: all", type = "number", at_least = 0},
+  {"clip_value", 0.2, "how far a value counts from that before the update; 0: without bounds", type = "number", at_least = 0},
+  {"gamma", 1, "discount per token", type = "number", between = {0, 1}},
+  {"lambda", 0.95, "of generalised advantage estimation", type = "number", between = {0, 1}},
+  {"whiten", "none", "advantages get mean 0 and standard deviation 1", one_of = {"none", "batch"}},
+  {"ptx_data", nil, "a token file of text that the actor learns in the same steps", type = "string"},
+  {"ptx_batch", 8, "rows of it per step, over all ranks", at_least = 1},
+  {"ptx", 27.8, "coefficient of its loss", above = 0},
+  {"ema", 0, "keep an average of the actor's parameters with this decay, such as 0.992; 0: none", type = "number",
+   between = {0, 1}},
+}))
+o.model = experiment.start_of(o)
+if not o.reward then
+  o.reward = o.folder .. "/reward"
+  if not zt.exists(o.reward) or not ckpt.find(o.reward) then
+    experiment.say("there is no reward model: running reward.lua first")
+    experiment.run("reward.lua", {"--folder", o.folder, "--model", o.model, "--seed", o.seed})
+  end
+end
+local mesh = experiment.mesh()
+local prompts, path = rollouts.prompts(o, mesh)
+local base, of_critic = ckpt.pretrained(o.model), ckpt.pretrained(o.critic or o.reward)
+local steps = o.iterations * o.updates * o.epochs
+
+local clip = {low = o.clip_ratio, high = o.clip_high or o.clip_ratio}
+local model = experiment.model(o, base.options, "logprobs", {temperature = o.temperature})
+  :append(rlhf.loss.ppo{clip = clip}, "policy")
+if o.ptx_data then model = model:append(rlhf.loss.ptx{coefficient = o.ptx}, "ptx") end
+local actor = experiment.trainer(o, mesh, model, {lr = o.lr, steps = steps, ema = o.ema})
+base:load(actor)
+local reference = "base"
+if o.lora_rank == 0 then
+  reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs", {temperature = o.temperature}))
+  base:load(reference)
+end
+local value_model = experiment.model({lora_rank = 0}, of_critic.options, "value")
+  :append(rlhf.loss.value{clip = o.clip_value}, "value")
+local critic = experiment.trainer(o, mesh, value_model, {lr = o.critic_lr, steps = steps})
+of_critic:load(critic)
+local reward = rollouts.reward(o, mesh)
+local text = o.ptx_data and data.tokens{path = o.ptx_data, seq = o.seq, batch = o.ptx_batch, axis = mesh.dp, seed = o.seed}
+
+local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local done = ckpt.resume(run, {objects = {critic = critic}})
+local samples = rlhf.samples(run, {done = done, most = o.print_answers})
+for iteration, batch in prompts:steps(o.iterations) do
+  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  rlhf.score(answers, {actor = actor, reference = reference, critic = critic, reward = reward, old = o.old, rows = o.rows,
+                       seq = o.seq})
+  rlhf.advantages(answers, {kind = "gae", gamma = o.gamma, lambda = o.lambda, whiten = o.whiten,
+                            kl = {coefficient = o.kl, estimator = o.kl_estimator},
+                            reward_clip = o.reward_clip > 0 and o.reward_clip or nil})
+  local of_text = text and function(update) return text:batch(iteration * o.updates * o.epochs + update) end
+  local of_actor = rollouts.update(o, answers, actor, iteration, of_text)
+  local of_value = rollouts.update(o, answers, critic, iteration)
+  rollouts.log(o, run, samples, iteration, answers, {policy = of_actor, value = of_value})
+  experiment.save(o, run, iteration + 1, o.iterations, {critic = critic})
+end
+rollouts.finish(o, mesh, run, engine)

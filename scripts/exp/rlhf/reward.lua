@@ -1,0 +1,38 @@
+-- A reward model: learns from pairs of answers to give the better one the higher score. Step 2 of RLHF.
+--
+--   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua                                         the task of sorting
+--   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua --model runs/sft --data pairs.jsonl     records {prompt, chosen, rejected}
+package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
+local experiment = require "parts.experiment"
+local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
+
+local o = experiment.options("reward", "A reward model from pairs of answers.", {seq = 96, warmup = 20}, {
+  {"steps", 200, "optimizer steps", at_least = 1}, {"batch", 32, "rows per step, over all ranks", at_least = 1},
+  {"lr", 2e-3, "peak learning rate", above = 0},
+  {"at", "last", "the score at the last token, or the mean from where the answers differ", one_of = {"last", "divergence"}},
+  {"margin", 0, "by how much the better answer should win", type = "number", at_least = 0},
+})
+o.model = experiment.start_of(o)
+local mesh = experiment.mesh()
+local path = experiment.data(o, mesh, "preferences")
+local function stream_of(split)
+  return data.preferences{path = path, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp,
+                          seed = o.seed, split = split}
+end
+local stream, held_out = stream_of "train", stream_of "validation"
+local base = ckpt.pretrained(o.model)
+local model = experiment.model(o, base.options, "value"):append(rlhf.loss.reward{at = o.at, margin = o.margin}, "pairs")
+local trainer = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.steps})
+base:load(trainer, {head = "new"})
+
+local run = experiment.begin(o, mesh, trainer, stream, o.steps, {"stats.pairs.accuracy"})
+ckpt.resume(run)
+for step, batch in stream:steps(o.steps) do
+  run:log(step, trainer:step(batch))
+  experiment.save(o, run, step + 1, o.steps)
+end
+local result = trainer:evaluate(held_out:batch(0))
+run:log(o.steps - 1, {validation_loss = result.loss, validation_accuracy = result.stats["pairs.accuracy"]})
+experiment.say("right in %.3f of the pairs that are held out", result.stats["pairs.accuracy"])
+run:finish()
+experiment.result = {accuracy = result.stats["pairs.accuracy"], run = run.path}
