@@ -165,14 +165,17 @@ function experiment.engine(o, trainer, tokenizer, stop_tokens)
                       token_budget = 1024, max_context = o.seq}
 end
 
---- Returns the share of --test unseen prompts of the task of sorting that samples at temperature 1 answer rightly; nil for other
--- data.
-function experiment.accuracy(o, mesh, engine)
-  if o.data or o.test == 0 then return nil end
+--- Returns n samples at temperature 1 for each of --test unseen prompts of the task of sorting.
+function experiment.unseen(o, mesh, engine, n)
   local path = on_rank_zero(mesh:world(), function() return sort_file(o, "unseen") end)
   local unseen = data.prompts{path = path, batch = o.test, validation = 0, shuffle = false}
-  local answers = rlhf.rollout{engine = engine, prompts = unseen:batch(0), max_tokens = sort.MAX_TOKENS, mesh = mesh,
-                               seed = 12345}
+  return rlhf.rollout{engine = engine, prompts = unseen:batch(0), n = n, max_tokens = sort.MAX_TOKENS, mesh = mesh, seed = 12345}
+end
+
+--- Returns the share of --test unseen prompts of the task of sorting that samples answer rightly; nil for other data.
+function experiment.accuracy(o, mesh, engine)
+  if o.data or o.test == 0 then return nil end
+  local answers = experiment.unseen(o, mesh, engine, 1)
   rlhf.score(answers, {reward = sort.reward})
   return answers.metrics.reward
 end

@@ -69,10 +69,13 @@ function rollouts.update(o, answers, trainer, iteration, ptx)
   return result
 end
 
--- Warns if the policy hardly draws anything but one answer.
-local function warn_of_collapse(answers, iteration)
+local warned = {} -- runs
+
+-- Warns, once per run, if the policy hardly draws anything but one answer.
+local function warn_of_collapse(run, answers, iteration)
   local entropy = answers.metrics.entropy
-  if entropy < 0.01 then
+  if entropy < 0.01 and not warned[run.path] then
+    warned[run.path] = true
     zt.log.warn("iteration %d: the entropy of the answers has fallen to %.4f nats per token: the policy hardly explores",
                 iteration, entropy)
   end
@@ -89,7 +92,7 @@ function rollouts.log(o, run, samples, iteration, answers, results)
   end
   run:log(iteration, values)
   samples:add(iteration, answers)
-  if zt.world.rank == 0 then warn_of_collapse(answers, iteration) end
+  if zt.world.rank == 0 then warn_of_collapse(run, answers, iteration) end
   local moved = values["policy.moved"]
   if o.stop_kl > 0 and moved and moved > o.stop_kl then
     error(("iteration %d: the policy has moved by a KL divergence of %.4f in its update, and stop_kl is %.4f: lower the rate or "
