@@ -104,12 +104,36 @@ int input_gradients(lua_State* L) {
   return 1;
 }
 
-// trainer:step(batch)
+struct StepCall {
+  std::shared_ptr<Callable> update_if;
+};
+const auto kStep = Schema<StepCall>("trainer:step")
+                       .optional("update_if", &StepCall::update_if,
+                                 "function(is_finite) that is called before the updates, and returns whether to make them");
+
+// Calls the function of a script.
+UpdateIf update_if_of(const std::shared_ptr<Callable>& function) {
+  if (!function) return {};
+  return [function](bool is_finite) {
+    lua_State* L = function->begin();
+    const int top = lua_gettop(L) - 1;
+    lua_pushboolean(L, is_finite ? 1 : 0);
+    function->call(1, 1);
+    const bool is_boolean = lua_isboolean(L, -1);
+    const bool is_wanted = lua_toboolean(L, -1) != 0;
+    lua_settop(L, top);
+    if (!is_boolean) misuse("trainer:step.update_if must return true or false: whether to update the parameters");
+    return is_wanted;
+  };
+}
+
+// trainer:step(batch), trainer:step(batch, {update_if = function(is_finite) ... end})
 int step(lua_State* L) {
   const auto trainer = check<Trainer>(L, 1);
   const StepBatch batch = is_absent(L, 2) ? StepBatch::wrong(kNoBatch) : check_step_batch(L, 2);
+  const StepCall call = kStep.parse(is_absent(L, 3) ? Value() : check_value(L, 3));
   if (world(L).dry && trainer->trains()) return end_dry_run(L, 1);
-  push(L, result_value(trainer->step(batch)));
+  push(L, result_value(trainer->step(batch, update_if_of(call.update_if))));
   return 1;
 }
 

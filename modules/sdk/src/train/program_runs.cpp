@@ -192,6 +192,20 @@ void ProgramRuns::refuse_together(const RankProgram& program, const std::functio
   }
 }
 
+bool ProgramRuns::has_failed_anywhere(const RankProgram& program, const std::exception_ptr& failure) {
+  if (failure) state_.failure = describe_failure(failure);
+  agree_on_failure(program);
+  return failure || !state_.known_failure.empty();
+}
+
+bool ProgramRuns::all_want(const RankProgram& program, bool mine) const {
+  const std::vector<std::string> axes = axes_of_run(*plan_, program);
+  if (axes.empty()) return mine;
+  const at::Tensor least = at::full({1}, mine ? 1 : 0, at::kLong);
+  state_.links->control(axes).all_reduce(least, least, ReduceOp::min).synchronize();
+  return least.item<int64_t>() == 1;
+}
+
 void ProgramRuns::agree_on_failure(const RankProgram& program) {
   const std::vector<std::string> axes = axes_of_run(*plan_, program);
   if (axes.empty()) return;

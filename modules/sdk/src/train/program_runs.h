@@ -71,6 +71,10 @@ class ProgramRuns {
   // that has failed could not take part. Collective.
   void refuse_together(const RankProgram& program, const std::function<void()>& body);
   // Tells all ranks of a failure, as NORM does in training programs.
+  // Returns whether any rank that runs the program has failed; failure: of this rank, or null. Collective over them.
+  bool has_failed_anywhere(const RankProgram& program, const std::exception_ptr& failure);
+  // Returns whether all of them pass true. Collective over them.
+  bool all_want(const RankProgram& program, bool mine) const;
   void agree_on_failure(const RankProgram& program);
 
  private:

@@ -101,6 +101,36 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
   is_measured_ = false;
 }
 
+StepResult Runner::step(const StepBatch& batch, const UpdateIf& update_if) {
+  is_declined_ = false;
+  return step(batch, [&](Executor& running) {
+    if (update_if) run_asking(running, update_if);
+    else running.run(state_);
+  });
+}
+
+// Runs a step, and asks before its updates whether to make them. All ranks do the same.
+void Runner::run_asking(Executor& running, const UpdateIf& update_if) {
+  const RankProgram& program = running.program();
+  const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind);
+  const int begin_of_updates = static_cast<int>(norm - program.actions.begin()) + 1;
+  running.run(state_, 0, begin_of_updates);
+  running.drain();  // the norm is known
+  std::exception_ptr failure;
+  bool is_wanted = false;
+  try {
+    is_wanted = update_if(state_.is_finite);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (runs_.has_failed_anywhere(program, failure) || !runs_.all_want(program, is_wanted)) {
+    is_declined_ = state_.is_finite;
+    state_.is_finite = false;  // so that no rank updates
+  }
+  if (failure) std::rethrow_exception(failure);
+  running.run(state_, begin_of_updates);
+}
+
 StepResult Runner::step(const StepBatch& batch, const Call& run, const Call& join) {
   runs_.health().require_alive();
   const int64_t begin_ns = now_ns();
@@ -202,8 +232,10 @@ StepResult Runner::result(int64_t begin_ns) const {
 
 StepResult Runner::finish_step(int64_t begin_ns) {
   const StepResult done = result(begin_ns);
-  const bool is_possible = control_.finish(state_.is_finite);
-  if (!state_.is_finite) skip_step();
+  const bool is_declined = std::exchange(is_declined_, false);
+  const bool is_possible = is_declined || control_.finish(state_.is_finite);
+  if (is_declined) log(LogLevel::info, plan_->world_place(), fmt::format("step {} makes no update, as it was told", state_.step));
+  else if (!state_.is_finite) skip_step();
   else if (state_.grad_norm == 0) warn_of_zero_gradient();
   if (!is_possible) {
     fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",

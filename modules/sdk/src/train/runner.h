@@ -21,9 +21,8 @@ class Runner {
   Runner(std::shared_ptr<const Plan> plan, ProgramRuns& runs, StepControl& control)
       : plan_(std::move(plan)), runs_(runs), state_(runs.state()), control_(control) {}
 
-  StepResult step(const StepBatch& batch) {
-    return step(batch, [this](Executor& running) { running.run(state_); });
-  }
+  // As Trainer's.
+  StepResult step(const StepBatch& batch, const UpdateIf& update_if = {});
   using Call = std::function<void(Executor&)>;
   // Calls `run` to run the program, and `join` to take part in its rest after a failure; without it Executor::join_rest.
   StepResult step(const StepBatch& batch, const Call& run, const Call& join = {});
@@ -47,6 +46,7 @@ class Runner {
   Outputs own_outputs(const StepBatch& batch, KvCache* cache = nullptr);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   StepResult result(int64_t begin_ns) const;
+  void run_asking(Executor& running, const UpdateIf& update_if);
   std::map<std::string, at::Tensor> joined_gradients(const std::vector<Batch>& micro_batches);
   void skip_step();
   void warn_of_zero_gradient() const;
@@ -58,6 +58,7 @@ class Runner {
   AllocationWatch activations_;
   std::vector<Batch> shapes_;
   bool is_measured_ = false;  // activations_ has seen a step over shapes_
+  bool is_declined_ = false;  // the step's numbers are finite, and UpdateIf wants no update
 };
 
 // Runs the forwards and backwards of the step that has just ended once more and returns the first loss or gradient that is not

@@ -96,10 +96,10 @@ bool Trainer::trains() const {
   return plan_->trains();
 }
 
-StepResult Trainer::step(const StepBatch& batch) {
+StepResult Trainer::step(const StepBatch& batch, const UpdateIf& update_if) {
   require_optimizer(*plan_, "step");
   running().require_ready("trainer:step", *plan_, Mode::train);
-  return running().runner.step(batch);
+  return running().runner.step(batch, update_if);
 }
 
 std::map<std::string, at::Tensor> Trainer::input_gradients(const StepBatch& batch) {

@@ -41,7 +41,7 @@ struct StepResult {
   int64_t tokens = 0;                    // valid tokens of the global batch
   int64_t samples = 0;
   double seconds = 0;
-  bool skipped = false;  // the loss, a statistic or the gradient was not finite, so nothing was updated
+  bool skipped = false;  // nothing was updated: the loss, a statistic or the gradient was not finite, or the caller did not want it
   std::vector<LossTerm> terms;
   Stats stats = {};  // what LayerExtras::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
@@ -56,6 +56,9 @@ struct MemoryLine {
 
 // Makes a plain value of the named outputs of an inference.
 using ReduceOutputs = std::function<Value(const std::map<std::string, at::Tensor>&)>;
+
+// Decides between NORM and the updates of a step whether it makes any; is_finite: whether its losses and gradients are.
+using UpdateIf = std::function<bool(bool is_finite)>;
 
 class Plan;
 class Report;
@@ -80,8 +83,9 @@ class Trainer : public Stateful {
   bool trains() const;
 
   // Runs a whole optimizer step. `batch`: this rank's part of the global batch. Ranks that have different samples have equally
-  // many.
-  StepResult step(const StepBatch& batch);
+  // many. With `update_if`, nothing is updated if it returns false on a rank: the step counts as skipped, and the learning rate's
+  // schedule and the loss scale stay where they are. If it throws on a rank, the step has failed on all.
+  StepResult step(const StepBatch& batch, const UpdateIf& update_if = {});
   // Runs the forwards in evaluation mode. The result has no grad_norm and no lr.
   StepResult evaluate(const StepBatch& batch);
   // Runs the forwards in generate mode and returns the named outputs of the last position, [samples, ...], on every rank: for
