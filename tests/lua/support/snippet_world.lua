@@ -46,12 +46,36 @@ local MADE = {
   batch = function(get)
     return function() return get "text":batch(0) end
   end,
+  tokenizer = function() return data.tokenizer.bytes() end,
+  stream = function(get) return get "prompts" end,
+  actor = function()
+    local policy = nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 64, head = "logprobs"}
+      :append(require("zt.rlhf").loss.grpo{}, "policy")
+    return zt.trainer(zt.program(policy), {optimizer = optim.adamw{lr = 1e-3}})
+  end,
+  reference = function(get) return zt.trainer(zt.program(get("actor").model)) end,
+  critic = function()
+    return zt.trainer(zt.program(nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 64, head = "value"}))
+  end,
+  engine = function(get) return require("zt.infer").engine{trainer = get "actor", tokenizer = get "tokenizer"} end,
+  experience = function(get)
+    local rlhf = require "zt.rlhf"
+    local sampled = rlhf.rollout{engine = get "engine", prompts = {prompts = {{1, 2}, {3}}}, n = 2, max_tokens = 4}
+    rlhf.score(sampled, {actor = get "actor", reward = function(_, answer) return #answer end})
+    return rlhf.advantages(sampled, {kind = "group"})
+  end,
+  pairs_batch = function()
+    local function row(...) return zt.tensor({{...}}, {dtype = "int64"}) end
+    return {tokens = row(1, 2, 3, 1, 2, 4), labels = row(-100, 3, -100, -100, 4, -100), segments = row(0, 0, 0, 1, 1, 1),
+            sequence = row(0, 0, 0, 1, 1, 1), positions = row(0, 1, 2, 0, 1, 2)}
+  end,
   t = function() return zt.ones(4) end,
   grad = function() return zt.ones(4) end,
   shard = function(get) return zt.zeros(4 / get "mesh".dp.size) end,
 }
 local MODULES = {
   comm = true, data = true, nn = true, optim = true, pipe = true, zero = true, moe = true, ckpt = true, example = true,
+  infer = true, rlhf = true,
 }
 
 -- Returns a new environment for one snippet. Snippets share no values.
