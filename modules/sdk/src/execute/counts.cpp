@@ -174,9 +174,14 @@ void warn_of_same_samples(const Communicator& comm, const int64_t* first) {
   static std::atomic<bool> is_said = false;
   if (comm.rank() != 0 || is_said) return;
   std::map<int64_t, int> readers;  // by samples: the first rank that has them
+  // Rows of nothing but padding are equal on all ranks that have some.
+  CountWord counted = samples;
+  for (int rank = 0; rank < comm.size(); ++rank) {
+    if (first[rank * words + tokens] != 0) counted = tokens;
+  }
   for (int rank = 0; rank < comm.size(); ++rank) {
     const int64_t* theirs = first + rank * words;
-    if (theirs[rows] == 0 || theirs[field_values] == 0) continue;
+    if (theirs[rows] == 0 || theirs[counted] == 0 || theirs[field_values] == 0) continue;
     const int reader = readers.emplace(theirs[field_values], rank).first->second;
     if (first[reader * words + group] == theirs[group] || is_said.exchange(true)) continue;
     World place;
