@@ -44,6 +44,19 @@ local function add_documents(piece, draw, rows, seq)
   piece.segments, piece.positions = zt.tensor(segments, {dtype = "int64"}), zt.tensor(positions, {dtype = "int64"})
 end
 
+-- Adds the fields of a policy's loss, numbers per token.
+local function add_numbers(piece, draw, rows, seq)
+  local ranges = {old_logprobs = {-4, -1}, ref_logprobs = {-4, -1}, advantages = {-1.5, 1.5}}
+  for _, name in ipairs{"old_logprobs", "ref_logprobs", "advantages"} do
+    local numbers, least, most = {}, unpack(ranges[name])
+    for i = 1, rows do
+      numbers[i] = {}
+      for j = 1, seq do numbers[i][j] = least + (most - least) * draw() end
+    end
+    piece[name] = zt.tensor(numbers, {dtype = "float64"})
+  end
+end
+
 local function piece_of(case, step, p, is_full)
   local rows, seq = case.rows[p % #case.rows + 1], is_full and case.seq[1] or case.seq[p % #case.seq + 1]
   local tokens, labels, index = {}, {}, 0
@@ -69,6 +82,7 @@ local function piece_of(case, step, p, is_full)
     factor = zt.tensor(factor, {dtype = "float64"}), wanted = zt.tensor(wanted, {dtype = "float64"}),
   }
   if case.packed then add_documents(piece, draw, rows, seq) end
+  add_numbers(piece, draw, rows, seq)
   return piece
 end
 

@@ -101,7 +101,8 @@ end
 
 function events.infer(run, outcome, step)
   local batch = batches.joined(batches.pieces(run.case, 200 + step, run.first, run.count, true))
-  local logits = run.trainer:infer(batch).logits:to "float64":to "cpu"
+  local outputs = run.trainer:infer(batch)
+  local logits = (outputs.logits or outputs.logprobs):to "float64":to "cpu" -- or what a policy says of the labels
   outcome.inferred[#outcome.inferred + 1] = {first = batches.samples(run.case, run.first), logits = logits}
 end
 

@@ -31,6 +31,7 @@ local function items_of(case, found)
   end
   found.mixture = nil
   found["tied head"] = case.is_tied
+  found["loss of a policy"] = case.policy ~= nil
   found["tiled head"] = case.head_tile ~= nil
   found["tokens of the residual stream in shares"] = case.cut and case.cut.sequence
   if case.cut then found["layout of tokens " .. case.cut.layout] = true end

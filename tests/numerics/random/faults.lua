@@ -130,9 +130,11 @@ faults.list.dropped_micro_batch = {
   plant = function(layout)
     local last = layout.micro_batches - 1
     return edited(function(list, action, info)
-      local head = info.positions[#info.positions]
+      local place = #info.positions
+      while #info.positions[place].units == 0 do place = place - 1 end
+      local head = info.positions[place]
       local is_sum = action.kind == "B" or action.kind == "W"
-      local is_last = is_sum and action.target == #info.positions - 1 and action.micro_batch == last
+      local is_last = is_sum and action.target == place - 1 and action.micro_batch == last
       if is_last then list[#list + 1] = save(head.units[1]) end
       list[#list + 1] = action
       if is_last then list[#list + 1] = restore(head.units[1]) end

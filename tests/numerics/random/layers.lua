@@ -153,13 +153,16 @@ function layers.metric()
   return zt.metric("square", function(out) return out.h:to "float64":square():sum(), out.h:numel() end, {inputs = {"h"}})
 end
 
+-- The fields of a batch with a number per token.
+local FIELDS = {"tokens", "labels", "positions", "segments", "old_logprobs", "ref_logprobs", "advantages"}
+
 --- Returns options of layers on this mesh: `tensor`, `sequence_parallel`, `context` as a function of its options `method` and
 --- `heads_at_once`, `recompute` and `overlap`. They are nil where they have no effect. `how`: {sequence = whether ranks share
 --- tokens of the stream, layout =}; `layout`: {[selective = true], [overlap = true], ...}.
 function layers.cut(mesh, how, layout)
   local tp, cp = mesh.tp, mesh.cp
   local function context(method, at_once)
-    return cp and {axis = cp, method = method, heads_at_once = at_once, layout = how.layout} or nil
+    return cp and {axis = cp, method = method, heads_at_once = at_once, layout = how.layout, fields = FIELDS} or nil
   end
   return tp, tp and how.sequence or nil, context, layout.selective and "selective" or nil, tp and layout.overlap
 end
@@ -197,7 +200,7 @@ end
 function layers.token_mean(context, hidden, seed)
   local axis = context and context.axis
   return nn.layer{
-    kind = "token_mean", context = context and {axis = axis, layout = context.layout},
+    kind = "token_mean", context = context and {axis = axis, layout = context.layout, fields = context.fields},
     params = {w = values({hidden}, seed, 0.8)},
     forward = function(self, h, ctx)
       local sum = h:sum(1, true)
@@ -210,7 +213,8 @@ end
 --- h + tanh(w * the mean of the tokens up to this one), with dropout of tokens. `context`: how tokens are cut, or nil.
 function layers.running_mean(context, hidden, seed, dropout)
   return nn.layer{
-    kind = "running_mean", context = context and {axis = context.axis, layout = context.layout},
+    kind = "running_mean",
+    context = context and {axis = context.axis, layout = context.layout, fields = context.fields},
     params = {w = values({hidden}, seed, 0.8)},
     forward = function(self, h, ctx)
       local all = ctx:gather_tokens(h, "in_parts")

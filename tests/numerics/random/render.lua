@@ -43,8 +43,11 @@ local function places_to_cut(case)
       places[#places + 1] = at
     end
   end
-  places[#places + 1] = at + 1
-  return places, at + 1
+  for _ = 1, case.policy and 2 or 1 do -- the head and the loss of a policy
+    at = at + 1
+    places[#places + 1] = at
+  end
+  return places, at
 end
 
 local function partition_of(case, split, stages)
@@ -119,8 +122,14 @@ local function model_lines(case, add)
       add('      {"%s", %s},', name, used[name] and name or item.code)
     end
   end
-  add('      {"head", nn.lm_loss{vocab = %d, hidden = %d, norm = "%s", %s%s%s}}}', case.vocab, case.hidden, case.norm,
+  local head = ("vocab = %d, hidden = %d, norm = %q, %s%s%s"):format(case.vocab, case.hidden, case.norm,
     is_tied and "tied = embedding" or "std = 0.4", case.head_tile and (", tile = %d"):format(case.head_tile) or "", cut)
+  if case.policy then
+    add('      {"head", nn.lm_logprobs{%s, %s}},', head, case.policy.head)
+    add('      {"policy", require("zt.rlhf").loss.grpo{%s}}}', case.policy.loss)
+  else
+    add('      {"head", nn.lm_loss{%s}}}', head)
+  end
   add "  end,"
 end
 

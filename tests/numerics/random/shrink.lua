@@ -56,6 +56,12 @@ end
 
 local function take_choices(small) return take(small, ", select = layers%.choice%(%d%)") end
 
+local function take_policy(small)
+  local had = small.policy ~= nil
+  small.policy = nil
+  return had
+end
+
 local function take_tiles(small)
   local is_head_tiled = small.head_tile ~= nil
   small.head_tile = nil
@@ -100,6 +106,7 @@ end
 local function add_layouts(case, candidates)
   local function try(fn) candidates[#candidates + 1] = changed(case, fn) end
   try(take_choices)
+  try(take_policy)
   try(take_tiles)
   try(take_sequence)
   for _, pattern in ipairs(OF_ATTENTION) do try(function(small) return take(small, pattern) end) end

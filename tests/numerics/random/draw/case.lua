@@ -135,6 +135,7 @@ function draw_case.draw(seed)
   draw_events(dice, case)
   draw_cut.draw(case, ranks)
   draw_adapters.draw(case)
+  draw_model.draw_policy(Dice.new(case.seed * 17 + 9), case)
   local scaled = Dice.new(case.seed * 7 + 11)
   -- A model that is cut over ranks has other units than the whole one.
   if not case.finds_differences and scaled:one_in(4) then case.scaled = case.cut and 1 or scaled:pick{1, 2, 3} end

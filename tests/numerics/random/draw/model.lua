@@ -220,6 +220,21 @@ function draw_model.draw(dice, case, experts)
   draw_tiles(Dice.new(case.seed * 13 + 7), case)
 end
 
+--- Lets some models end with the loss of a policy by log-probabilities of the labels: sets policy, code of options.
+function draw_model.draw_policy(dice, case)
+  if not dice:one_in(4) then return end
+  local head = {("temperature = %s"):format(dice:pick{1, 1, 0.7, 2})}
+  local loss = {("clip = {low = %s, high = %s}"):format(dice:pick{0.2, 0.5}, dice:pick{0.3, 1})}
+  if dice:one_in(2) then
+    head[2], loss[2] = "entropy = true", "entropy = 0.05"
+  end
+  if dice:one_in(2) then
+    loss[#loss + 1] = ("kl = {estimator = %q, corrected = %s}"):format(dice:pick{"k2", "k3"}, dice:one_in(2))
+  end
+  if dice:one_in(3) then loss[#loss + 1] = "dual_clip = 2" end
+  case.policy = {head = table.concat(head, ", "), loss = table.concat(loss, ", ")}
+end
+
 local without_parameters = {
   fork = true, mask = true, masked = true, dropout = true, tally = true, mixture = true, tied = true, fuse = true,
   metric = true,
