@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "reshard/region.h"
+#include "zt/reshard/region.h"
 #include "zt/base/value.h"
 
 namespace zt::ckpt {

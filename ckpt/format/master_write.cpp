@@ -74,7 +74,7 @@ void append(std::vector<T>& to, const std::vector<T>& from) {
   to.insert(to.end(), from.begin(), from.end());
 }
 
-int64_t size_of(const auto& list) {
+int64_t list_size(const auto& list) {
   return static_cast<int64_t>(list.size());
 }
 
@@ -85,7 +85,7 @@ void write_shards(TreeWriter& tree, const std::vector<SavedShard>& shards) {
 }
 
 int64_t attributes_of(const SavedTensor& tensor) {
-  return size_of(*tensor.attributes.get_if<Value::Table>());
+  return list_size(*tensor.attributes.get_if<Value::Table>());
 }
 
 void write_tensor_rows(TreeWriter& tree, const std::vector<SavedTensor>& tensors) {
@@ -93,8 +93,8 @@ void write_tensor_rows(TreeWriter& tree, const std::vector<SavedTensor>& tensors
   for (const SavedTensor& tensor : tensors) append(shapes, tensor.shape);
   write_column(tree, master::kTensorName, column(tensors, [](const SavedTensor& tensor) { return encode_name(tensor.name); }));
   write_column(tree, master::kTensorType, column(tensors, [](const SavedTensor& tensor) { return dtype_name(tensor.dtype); }));
-  write_column(tree, master::kTensorDims, column(tensors, [](const SavedTensor& tensor) { return size_of(tensor.shape); }));
-  write_column(tree, master::kTensorPieces, column(tensors, [](const SavedTensor& tensor) { return size_of(tensor.pieces); }));
+  write_column(tree, master::kTensorDims, column(tensors, [](const SavedTensor& tensor) { return list_size(tensor.shape); }));
+  write_column(tree, master::kTensorPieces, column(tensors, [](const SavedTensor& tensor) { return list_size(tensor.pieces); }));
   write_column(tree, master::kTensorAttributes, column(tensors, attributes_of));
   write_column(tree, master::kShape, shapes);
 }
@@ -117,8 +117,8 @@ void write_pieces(TreeWriter& tree, const std::vector<SavedTensor>& tensors) {
   write_column(tree, master::kPieceOffset, column(pieces, [](const auto* piece) { return piece->offset; }));
   write_column(tree, master::kPieceFirst, column(pieces, [](const auto* piece) { return piece->region.first; }));
   write_column(tree, master::kPieceCount, column(pieces, [](const auto* piece) { return piece->region.count; }));
-  write_column(tree, master::kPieceBoxes, column(pieces, [](const auto* piece) { return size_of(piece->region.boxes); }));
-  write_column(tree, master::kPieceChecksums, column(pieces, [](const auto* piece) { return size_of(piece->checksums); }));
+  write_column(tree, master::kPieceBoxes, column(pieces, [](const auto* piece) { return list_size(piece->region.boxes); }));
+  write_column(tree, master::kPieceChecksums, column(pieces, [](const auto* piece) { return list_size(piece->checksums); }));
   write_column(tree, master::kBoxBegin, begins);
   write_column(tree, master::kBoxEnd, ends);
   write_column(tree, master::kChecksum, checksums);

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "reshard/region.h"
+#include "zt/reshard/region.h"
 #include "zt/base/stateful.h"
 #include "zt/base/value.h"
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "region.h"
+#include "zt/reshard/region.h"
 
 namespace zt::ckpt {
 

@@ -3,7 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "reshard/reshard.h"
+#include "zt/reshard/reshard.h"
 #include "reshard/share.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"

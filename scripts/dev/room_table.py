@@ -12,7 +12,7 @@ ROOMS = {
     "modules/sdk": (
         (".",),
         ("base",),
-        ("gemm",),
+        ("gemm", "reshard"),
         ("process",),
         ("text",),
         ("random", "comm", "model"),

@@ -4,7 +4,7 @@
 #include "ckpt/support/saved.h"
 #include "format/user_block.h"
 #include "hdf5/image.h"
-#include "reshard/reshard.h"
+#include "zt/reshard/reshard.h"
 #include "zt/base/object.h"
 
 namespace zt::ckpt {

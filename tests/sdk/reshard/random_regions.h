@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "reshard/region.h"
+#include "zt/reshard/region.h"
 
-namespace zt::ckpt::test {
+namespace zt::test {
 
 // A random generator, splitmix64, that gives the same cases on every machine.
 class Dice {
@@ -105,4 +105,4 @@ inline std::string text_of(const Region& region) {
   return text;
 }
 
-}  // namespace zt::ckpt::test
+}  // namespace zt::test

@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "region.h"
+#include "zt/reshard/region.h"
 
-namespace zt::ckpt {
+namespace zt {
 
 // A copy of equal, evenly spaced stretches. For t in [0, times), `count` elements from number from + t * from_stride of saved
 // region `source` go to number to + t * to_stride of the wanted region. Numbers count from the region's first element. Strides
@@ -34,4 +34,4 @@ struct CopyList {
 // the wanted region is also compared with its neighbours along the dim in which boxes have the fewest neighbours.
 CopyList make_copy_list(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted);
 
-}  // namespace zt::ckpt
+}  // namespace zt

@@ -8,7 +8,7 @@
 
 #include "zt/base/box.h"
 
-namespace zt::ckpt {
+namespace zt {
 
 // A part of a tensor: elements [first, first + count) of the boxes' elements, concatenated, each box row-major. The boxes
 // of one region do not overlap.
@@ -62,4 +62,4 @@ void for_each_box_part(const Region& region, F f) {
   }
 }
 
-}  // namespace zt::ckpt
+}  // namespace zt

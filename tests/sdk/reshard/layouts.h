@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "random_regions.h"
-#include "reshard/region.h"
+#include "sdk/reshard/random_regions.h"
+#include "zt/reshard/region.h"
 
-namespace zt::ckpt::test {
+namespace zt::test {
 
 // Returns `ranks` flat ranges of equal size; the last ones are shorter or empty.
 inline std::vector<Region> flat(const std::vector<int64_t>& shape, int64_t ranks) {
@@ -57,4 +57,4 @@ inline std::vector<Region> cut(const std::vector<Region>& regions, int64_t ranks
   return parts;
 }
 
-}  // namespace zt::ckpt::test
+}  // namespace zt::test

@@ -6,10 +6,9 @@
 #include <span>
 #include <vector>
 
-#include "reshard.h"
-#include "zt/io/hash.h"
+#include "zt/reshard/reshard.h"
 
-namespace zt::ckpt {
+namespace zt {
 
 // [begin, end) of a saved piece's bytes.
 struct PieceBytes {
@@ -24,7 +23,7 @@ std::span<const CopyRun> runs_of(const CopyList& copies, int32_t source);
 // Returns the ranges of a saved piece of `piece_bytes` bytes to read for these runs: whole checksum blocks, ascending, joined if
 // they touch. There are at most half as many ranges as blocks, rounded up.
 std::vector<PieceBytes> block_ranges(std::span<const CopyRun> runs, int64_t element_bytes, int64_t piece_bytes,
-                                     int64_t block_bytes = io::kChecksumBlock);
+                                     int64_t block_bytes);
 
 // Calls f(from, to, count) for each contiguous stretch that a run copies from elements [begin, end) of its source, ascending. A
 // loader calls it for each buffer that it has read.
@@ -39,4 +38,4 @@ void for_each_stretch(const CopyRun& run, int64_t begin, int64_t end, F f) {
   }
 }
 
-}  // namespace zt::ckpt
+}  // namespace zt

@@ -1,10 +1,10 @@
-#include "reshard.h"
+#include "zt/reshard/reshard.h"
 
 #include <algorithm>
 #include <limits>
 #include <tuple>
 
-namespace zt::ckpt {
+namespace zt {
 
 namespace {
 
@@ -26,7 +26,7 @@ struct SavedBox {
   int32_t source;
 };
 
-int64_t extent(const Box& box, size_t d) {
+int64_t box_extent(const Box& box, size_t d) {
   return box.end[d] - box.begin[d];
 }
 
@@ -34,19 +34,19 @@ int64_t extent(const Box& box, size_t d) {
 int64_t offset_in_tensor(const std::vector<int64_t>& shape, const Box& box, int64_t index) {
   int64_t offset = 0, row = 1;
   for (size_t d = shape.size(); d-- > 0;) {
-    offset += (box.begin[d] + index % extent(box, d)) * row;
-    index /= extent(box, d);
+    offset += (box.begin[d] + index % box_extent(box, d)) * row;
+    index /= box_extent(box, d);
     row *= shape[d];
   }
   return offset;
 }
 
 // True if the box's elements are contiguous in the tensor's row-major order.
-bool is_flat(const std::vector<int64_t>& shape, const Box& box) {
+bool is_flat_box(const std::vector<int64_t>& shape, const Box& box) {
   size_t d = 0;
-  while (d < shape.size() && extent(box, d) == 1) ++d;
+  while (d < shape.size() && box_extent(box, d) == 1) ++d;
   for (++d; d < shape.size(); ++d) {
-    if (extent(box, d) != shape[d]) return false;
+    if (box_extent(box, d) != shape[d]) return false;
   }
   return true;
 }
@@ -67,8 +67,8 @@ IntervalLine line_of_boxes(const std::vector<Region>& saved, const Region& wante
 bool append_flat(const std::vector<int64_t>& shape, const Region& region, size_t source, std::vector<RegionInterval>& out) {
   bool is_all = true;
   for_each_box_part(region, [&](const Box& box, int64_t begin, int64_t end, int64_t place) {
-    is_all = is_all && is_flat(shape, box);
-    if (!is_flat(shape, box)) return;
+    is_all = is_all && is_flat_box(shape, box);
+    if (!is_flat_box(shape, box)) return;
     const int64_t start = offset_in_tensor(shape, box, begin);
     out.push_back({start, start + end - begin, place, static_cast<int32_t>(source)});
   });
@@ -104,7 +104,7 @@ CopyList copy_line(IntervalLine& line, int64_t count) {
 }
 
 // Repeats the runs from number `begin` on, so that each occurs `times` times, `from` and `to` elements apart.
-void repeat(std::vector<CopyRun>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
+void repeat_runs(std::vector<CopyRun>& runs, size_t begin, int64_t times, int64_t from, int64_t to) {
   const size_t end = runs.size();
   for (int64_t t = 1; t < times; ++t) {
     for (size_t i = begin; i < end; ++i) {
@@ -128,11 +128,11 @@ void add_runs(const SavedBox& from, const PlacedBox& to, const Box& part, std::v
     run.from += (part.begin[d] - from.box.begin[d]) * from_stride;
     run.to += (part.begin[d] - to.box.begin[d]) * to_stride;
     Loop& last = loops.back();
-    const int64_t times = extent(part, d);
+    const int64_t times = box_extent(part, d);
     if (from_stride == last.times * last.from_stride && to_stride == last.times * last.to_stride) last.times *= times;
     else if (times > 1) loops.push_back({times, from_stride, to_stride});
-    from_stride *= extent(from.box, d);
-    to_stride *= extent(to.box, d);
+    from_stride *= box_extent(from.box, d);
+    to_stride *= box_extent(to.box, d);
   }
   run.count = loops[0].times;
   loops.erase(loops.begin());
@@ -145,7 +145,7 @@ void add_runs(const SavedBox& from, const PlacedBox& to, const Box& part, std::v
   }
   const size_t begin = runs.size();
   runs.push_back(run);
-  for (const Loop& loop : loops) repeat(runs, begin, loop.times, loop.from_stride, loop.to_stride);
+  for (const Loop& loop : loops) repeat_runs(runs, begin, loop.times, loop.from_stride, loop.to_stride);
 }
 
 // The intersection of a saved box with a wanted one.
@@ -221,7 +221,7 @@ CopyList copy_boxes(const std::vector<int64_t>& shape, const std::vector<Region>
 }
 
 // Sorts the runs, and joins a run to the one before it if it continues that one.
-CopyList in_order(CopyList copies) {
+CopyList runs_in_order(CopyList copies) {
   std::ranges::sort(copies.runs, {}, [](const CopyRun& run) { return std::tie(run.source, run.from, run.to); });
   std::vector<CopyRun> joined;
   for (const CopyRun& run : copies.runs) {
@@ -240,11 +240,11 @@ CopyList in_order(CopyList copies) {
 CopyList make_copy_list(const std::vector<int64_t>& shape, const std::vector<Region>& saved, const Region& wanted) {
   IntervalLine line = line_of_boxes(saved, wanted);
   CopyList copies = copy_line(line, wanted.count);
-  if (copies.missing == 0) return in_order(std::move(copies));
+  if (copies.missing == 0) return runs_in_order(std::move(copies));
   const bool is_flat = line_of_tensor(shape, saved, wanted, line);
   copies = copy_line(line, wanted.count);
-  if (copies.missing == 0 || is_flat) return in_order(std::move(copies));
-  return in_order(copy_boxes(shape, saved, wanted));
+  if (copies.missing == 0 || is_flat) return runs_in_order(std::move(copies));
+  return runs_in_order(copy_boxes(shape, saved, wanted));
 }
 
-}  // namespace zt::ckpt
+}  // namespace zt

@@ -1,14 +1,14 @@
-#include "region.h"
+#include "zt/reshard/region.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-namespace zt::ckpt {
+namespace zt {
 
 namespace {
 
-std::string validate_box(const std::vector<int64_t>& shape, const Box& box) {
+std::string check_box_in(const std::vector<int64_t>& shape, const Box& box) {
   if (box.begin.size() != shape.size() || box.end.size() != shape.size())
     return fmt::format("has {} to {} dims, the tensor {}", box.begin.size(), box.end.size(), shape.size());
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -19,7 +19,7 @@ std::string validate_box(const std::vector<int64_t>& shape, const Box& box) {
 }
 
 // Appends elements [begin, end) of a box, in row-major order, as boxes that span as many whole dims as possible.
-void split(const Box& box, int64_t begin, int64_t end, int64_t place, std::vector<PlacedBox>& out) {
+void split_box(const Box& box, int64_t begin, int64_t end, int64_t place, std::vector<PlacedBox>& out) {
   const size_t rank = box.begin.size();
   std::vector<int64_t> row(rank + 1, 1);  // row[d]: number of elements in dims d and later
   for (size_t d = rank; d-- > 0;) row[d] = row[d + 1] * (box.end[d] - box.begin[d]);
@@ -44,7 +44,7 @@ void split(const Box& box, int64_t begin, int64_t end, int64_t place, std::vecto
 }
 
 // Appends the part of `from` that is not in `taken`.
-void subtract(const Box& from, const Box& taken, std::vector<Box>& out) {
+void subtract_box(const Box& from, const Box& taken, std::vector<Box>& out) {
   if (!overlaps(from, taken)) return out.push_back(from);
   Box rest = from;
   for (size_t d = 0; d < from.begin.size(); ++d) {
@@ -76,7 +76,7 @@ std::string validate_region(const std::vector<int64_t>& shape, const Region& reg
   if (!numel_of(shape)) return fmt::format("its tensor has the shape [{}]", fmt::join(shape, ", "));
   int64_t held = 0;
   for (size_t i = 0; i < region.boxes.size(); ++i) {
-    const std::string problem = validate_box(shape, region.boxes[i]);
+    const std::string problem = check_box_in(shape, region.boxes[i]);
     if (!problem.empty()) return fmt::format("its box {} {}", i, problem);
     if (__builtin_add_overflow(held, region.boxes[i].numel(), &held)) return "its boxes have more elements than 64 bits count";
   }
@@ -94,7 +94,7 @@ Region whole_region(const std::vector<int64_t>& shape) {
 std::vector<PlacedBox> region_boxes(const Region& region) {
   std::vector<PlacedBox> boxes;
   for_each_box_part(region,
-                    [&](const Box& box, int64_t begin, int64_t end, int64_t place) { split(box, begin, end, place, boxes); });
+                    [&](const Box& box, int64_t begin, int64_t end, int64_t place) { split_box(box, begin, end, place, boxes); });
   return boxes;
 }
 
@@ -118,10 +118,10 @@ std::vector<Box> rest_of(std::vector<Box> boxes, const std::vector<Box>& taken) 
   std::vector<Box> next;
   for (size_t i = 0; i < taken.size() && !boxes.empty(); ++i) {
     next.clear();
-    for (const Box& box : boxes) subtract(box, taken[i], next);
+    for (const Box& box : boxes) subtract_box(box, taken[i], next);
     boxes.swap(next);
   }
   return boxes;
 }
 
-}  // namespace zt::ckpt
+}  // namespace zt

@@ -1,10 +1,10 @@
 // Compares the bytes that a copy list reads with marks on every byte.
-#include "reshard/ranges.h"
+#include "zt/reshard/ranges.h"
 
-#include "ckpt/support/random_regions.h"
+#include "sdk/reshard/random_regions.h"
 #include "support/exhaustive.h"
 
-namespace zt::ckpt::test {
+namespace zt::test {
 namespace {
 
 using Runs = std::vector<CopyRun>;  // in a test case, Run is GoogleTest's
@@ -13,25 +13,25 @@ constexpr int64_t kMiB = int64_t{1} << 20;
 
 TEST(Ranges, BlocksAreWhole) {
   const Runs runs{{0, 10, 0, 5, 1, 0, 0}, {0, kMiB, 5, 1, 1, 0, 0}};
-  EXPECT_EQ(block_ranges(runs, 4, 16 * kMiB), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 5 * kMiB}}));
-  EXPECT_EQ(block_ranges(runs, 4, 4 * kMiB + 4), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 4 * kMiB + 4}}))
+  EXPECT_EQ(block_ranges(runs, 4, 16 * kMiB, kMiB), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 5 * kMiB}}));
+  EXPECT_EQ(block_ranges(runs, 4, 4 * kMiB + 4, kMiB), (std::vector<PieceBytes>{{0, kMiB}, {4 * kMiB, 4 * kMiB + 4}}))
       << "the last block is shorter";
-  EXPECT_TRUE(block_ranges({}, 4, 16 * kMiB).empty());
+  EXPECT_TRUE(block_ranges({}, 4, 16 * kMiB, kMiB).empty());
 }
 
 TEST(Ranges, BlocksThatTouchAreJoined) {
   const Runs runs{{0, kMiB - 1, 0, 2, 1, 0, 0}, {0, 2 * kMiB, 0, kMiB, 1, 0, 0}};
-  EXPECT_EQ(block_ranges(runs, 1, 9 * kMiB), (std::vector<PieceBytes>{{0, 3 * kMiB}}));
+  EXPECT_EQ(block_ranges(runs, 1, 9 * kMiB, kMiB), (std::vector<PieceBytes>{{0, 3 * kMiB}}));
 }
 
 TEST(Ranges, RowsAreNotCounted) {
   // A narrow column of 2^40 rows needs all bytes, in one range.
   const Runs column{{0, 3, 0, 1, int64_t{1} << 40, 1000, 1}};
   const int64_t bytes = (int64_t{1} << 40) * 1000 * 2;
-  EXPECT_EQ(block_ranges(column, 2, bytes), (std::vector<PieceBytes>{{0, bytes}}));
+  EXPECT_EQ(block_ranges(column, 2, bytes, kMiB), (std::vector<PieceBytes>{{0, bytes}}));
   // Of each row of 4 MiB, one block is needed.
   const Runs wide{{0, 0, 0, 8, 100, kMiB, 8}};
-  EXPECT_EQ(block_ranges(wide, 4, 400 * kMiB).size(), 100U);
+  EXPECT_EQ(block_ranges(wide, 4, 400 * kMiB, kMiB).size(), 100U);
 }
 
 // A random copy list, and the number of elements of its second saved region.
@@ -101,4 +101,4 @@ TEST(Ranges, RunsOfOneSource) {
 }
 
 }  // namespace
-}  // namespace zt::ckpt::test
+}  // namespace zt::test

@@ -1,6 +1,6 @@
-#include "ranges.h"
+#include "zt/reshard/ranges.h"
 
-namespace zt::ckpt {
+namespace zt {
 
 std::span<const CopyRun> runs_of(const CopyList& copies, int32_t source) {
   return std::ranges::equal_range(copies.runs, source, {}, &CopyRun::source);
@@ -29,4 +29,4 @@ std::vector<PieceBytes> block_ranges(std::span<const CopyRun> runs, int64_t elem
   return joined;
 }
 
-}  // namespace zt::ckpt
+}  // namespace zt

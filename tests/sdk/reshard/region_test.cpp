@@ -1,14 +1,14 @@
 // Tests which regions of a file are accepted, and regions as boxes.
-#include "reshard/region.h"
+#include "zt/reshard/region.h"
 
 #include <algorithm>
 
-#include "ckpt/support/random_regions.h"
+#include "sdk/reshard/random_regions.h"
 #include "support/exhaustive.h"
 #include "support/message.h"
 #include "zt/base/error.h"
 
-namespace zt::ckpt::test {
+namespace zt::test {
 namespace {
 
 constexpr int64_t kHuge = int64_t{1} << 40;
@@ -102,4 +102,4 @@ TEST(Region, RestIsWhatIsNotTaken) {
 }
 
 }  // namespace
-}  // namespace zt::ckpt::test
+}  // namespace zt::test

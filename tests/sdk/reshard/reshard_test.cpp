@@ -1,15 +1,15 @@
 // Tests copy lists: against an enumeration of every element, for the usual layouts, and for tensors too large to enumerate.
-#include "reshard/reshard.h"
+#include "zt/reshard/reshard.h"
 
 #include <algorithm>
 #include <ctime>
 #include <iostream>
 
-#include "ckpt/support/layouts.h"
-#include "ckpt/support/random_regions.h"
+#include "sdk/reshard/layouts.h"
+#include "sdk/reshard/random_regions.h"
 #include "support/exhaustive.h"
 
-namespace zt::ckpt::test {
+namespace zt::test {
 namespace {
 
 using Shape = std::vector<int64_t>;
@@ -273,4 +273,4 @@ TEST(Reshard, LargeModelForOneRank) {
 }
 
 }  // namespace
-}  // namespace zt::ckpt::test
+}  // namespace zt::test
