@@ -20,6 +20,7 @@ local parts = {
   plot = require "zt.run.plot",
   run = require "zt.run", -- reads the script file now, before an edit can change it
   text = require "zt.text",
+  transfer = require "zt.transfer",
 }
 
 -- Hooks of the binding (zt.set_hook), for what it cannot do alone. These two files register some, too.

@@ -1,6 +1,7 @@
---- Sets the parameters of an engine's trainer, one at a time: memory is that of the trainer and of one parameter.
+--- Sets the parameters of an engine's trainer: from files one at a time, so memory is that of the trainer and of one parameter.
 
 local core = require "zt.core"
+local transfer = require "zt.transfer"
 
 local parameters = {}
 
@@ -35,11 +36,12 @@ function parameters.set(to, names, read, is_wanted)
   end
 end
 
---- Copies all parameters of `from`, a trainer of the same model in any layout. Collective over both meshes.
-function parameters.copy(from, to)
-  local names = {}
-  for place, parameter in ipairs(from.model:parameters()) do names[place] = parameter.name end
-  parameters.set(to, names, function(_, name) return from:parameter(name) end)
+--- Gives `to` the values of `from`, a trainer of the same model in any layout. A head of `to` that `from` lacks gets the weight of
+-- the embedding. Collective over the world, if one of the two has a mesh.
+function parameters.take(from, to)
+  local there, here = names_of(from.model), names_of(to.model)
+  local is_copy = here[HEAD] and not there[HEAD] and there[EMBEDDING]
+  return transfer(from, to, {sources = is_copy and {[HEAD] = EMBEDDING} or nil})
 end
 
 return parameters

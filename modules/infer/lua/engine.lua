@@ -193,7 +193,7 @@ function Engine:update(trainer)
       .. "make the engine with mesh, dtype or model, so that it has parameters of its own")
   end
   same_model.check(trainer.model, self.trainer.model, "engine:update")
-  local is_done, reason = pcall(parameters.copy, trainer, self.trainer)
+  local is_done, reason = pcall(parameters.take, trainer, self.trainer)
   self.broken = not is_done and tostring(reason) or nil
   if not is_done then error(reason, 0) end
 end

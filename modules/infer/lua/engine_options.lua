@@ -47,7 +47,7 @@ local function model_of(trainer)
   end
   return {
     options = options, dtype = infer.abilities(trainer).dtype,
-    load = function(to) parameters.copy(trainer, to) end,
+    load = function(to) parameters.take(trainer, to) end,
   }
 end
 

@@ -13,6 +13,7 @@ void open_trainers(Module& module);
 void open_trainer_tensors(Module& module);
 void open_gemm(Module& module);
 void open_packing(Module& module);
+void open_transfers(Module& module);
 
 // zt.optimizer{name, lr, step = function(info, p, g, state) ... end, [scope], [states], [weight_decay], [decay_all], [groups]}
 int make_lua_optimizer(lua_State* L);
@@ -26,6 +27,7 @@ inline void open_program(Module& module) {
   open_trainer_tensors(module);
   open_gemm(module);
   open_packing(module);
+  open_transfers(module);
 }
 
 }  // namespace zt::lua

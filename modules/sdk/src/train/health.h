@@ -42,7 +42,10 @@ class Health {
   const std::set<TrainerData>& away() const { return away_; }
 
   // The parameters are those of a complete step or load.
-  void set_sound() { half_changed_.clear(); }
+  void set_sound() {
+    half_changed_.clear();
+    is_half_transferred_ = false;
+  }
   // Refuse all further use but a load: after a step that failed between its updates, and after a load that failed and may have
   // changed a part of the trainer.
   void set_half_updated(int64_t step, const std::string& why) {
@@ -57,6 +60,15 @@ class Health {
         "anything else. It failed with: {}",
         why);
   }
+  // Refuse all further use but a load and a complete transfer, after one that failed and may have changed a part.
+  void set_half_transferred(const std::string& why) {
+    is_half_transferred_ = true;
+    half_changed_ = fmt::format(
+        "a transfer to this trainer has failed and may have set a part of its parameters: make a complete one, or load a "
+        "complete checkpoint, before anything else. It failed with: {}",
+        why);
+  }
+  bool is_half_transferred() const { return is_half_transferred_; }
   // Ends all further use, after a Fault.
   void lose(const std::string& why) { lost_ = why; }
 
@@ -101,6 +113,7 @@ class Health {
   bool is_busy_ = false;
   std::set<TrainerData> away_;
   std::string half_changed_;
+  bool is_half_transferred_ = false;
   std::string lost_;  // the Fault that ended all use; empty: none
 };
 

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -12,6 +13,7 @@
 
 namespace zt {
 
+class KeptTransfers;
 class Store;
 enum class TrainerData : uint8_t;
 struct TrainerRuns;
@@ -58,6 +60,8 @@ class TrainerTensors {
                            std::optional<int> from = {});
 
  private:
+  friend class TransferCall;  // zt/train/transfer.h
+
   void drain();
   template <class Of, class Read>
   auto read(const char* what, const std::string& name, Of of, const Read& read);
@@ -67,6 +71,7 @@ class TrainerTensors {
 
   Store& store_;
   TrainerRuns* running_;
+  std::shared_ptr<KeptTransfers> kept_;  // plans of transfers to this trainer
 };
 
 }  // namespace zt

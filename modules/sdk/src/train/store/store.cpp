@@ -1,6 +1,7 @@
 #include "store.h"
 
 #include <algorithm>
+#include <atomic>
 #include <set>
 
 #include "held_memories.h"
@@ -53,7 +54,13 @@ Piece whole_piece(const at::Tensor& tensor) {
 
 }  // namespace
 
-Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers) : plan_(std::move(plan)) {
+static int64_t next_number() {
+  static std::atomic<int64_t> made{0};
+  return ++made;
+}
+
+Store::Store(std::shared_ptr<const Plan> plan, std::shared_ptr<const Links> links, Buffers buffers)
+    : plan_(std::move(plan)), number_(next_number()) {
   const ModelInfo& model = plan_->model();
   const at::ScalarType computed = plan_->main().precision.params;
   for (const ParamInfo& param : model.params) tensors_.push_back({param.name, param.shape, computed, true});

@@ -45,6 +45,8 @@ class Store {
   StepState& state() { return state_; }
   const StepState& state() const { return state_; }
   const Plan& plan() const { return *plan_; }
+  // Returns a number that no other store of this process has.
+  int64_t number() const { return number_; }
   const std::vector<ModelTensor>& tensors() const { return tensors_; }
   // Return the index of the tensor, or of the parameter. Throw Misuse with the nearest name; the second also for a buffer of a
   // layer, which lacks `what`.
@@ -90,6 +92,7 @@ class Store {
   void await_readers() const;
 
   std::shared_ptr<const Plan> plan_;
+  const int64_t number_;
   std::vector<ModelTensor> tensors_;
   StepState state_;
   std::vector<MadeBuffer> made_;

@@ -262,14 +262,20 @@ void set_parameter(Store& store, int param, const Given& given) {
     if (const at::Tensor& buffer = store.state().buffers[store.buffer_index(param)]; buffer.defined()) buffer.copy_(values);
     return;
   }
+  const bool is_shared = store.unit_of(param).plan.held && store.unit_of(param).is_node_shared();
+  if (is_shared) store.shard_axes_of(store.unit_of(param)).barrier();  // other ranks may still read them
+  write_held(store, param, values);
+  if (is_shared) store.shard_axes_of(store.unit_of(param)).barrier();
+}
+
+void write_held(const Store& store, int param, const at::Tensor& values) {
   const Unit& unit = store.unit_of(param);
   if (!unit.plan.held) return;
   const at::Tensor held = held_in_format(store, param, values);
-  if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();  // other ranks may still read them
   set_owned(store, param, "master", held);
   if (unit.has_own_master) set_owned(store, param, "shard", held);
-  if (unit.is_node_shared()) store.shard_axes_of(unit).barrier();
-  else if (!unit.owns_shard()) unit.full.narrow(0, store.info(param).offset, held.numel()).copy_(held);
+  if (!unit.owns_shard() && !unit.is_node_shared())
+    unit.full.narrow(0, store.info(param).offset, held.numel()).copy_(held);
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {

@@ -1,0 +1,226 @@
+#include "transfer_plan.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+
+#include "zt/base/error.h"
+#include "zt/reshard/reshard.h"
+
+namespace zt {
+
+namespace {
+
+// A run and the number of the item that it belongs to. An item is one part of a lane on all ranks.
+struct ItemRun {
+  int64_t item = 0;
+  TransferRun run;
+};
+
+at::Tensor tensor_over(std::vector<int64_t>& numbers) {
+  return at::from_blob(numbers.data(), {static_cast<int64_t>(numbers.size())}, at::kLong);
+}
+
+// The largest number of any rank, in each place.
+void raise_to_largest(std::vector<int64_t>& numbers, Communicator* control) {
+  if (!control || numbers.empty()) return;
+  const at::Tensor all = tensor_over(numbers);
+  control->all_reduce(all, all, ReduceOp::max).synchronize();
+}
+
+// The ranks that hold one region of a lane.
+struct Owners {
+  const Region* region;
+  std::vector<int> ranks;
+};
+
+// Returns the different regions of a lane that have elements.
+std::vector<Owners> owners_of(const TransferLane& lane) {
+  std::vector<Owners> owners;
+  for (size_t rank = 0; rank < lane.held.size(); ++rank) {
+    const Region& region = lane.held[rank];
+    if (region.count == 0) continue;
+    auto same = std::ranges::find_if(owners, [&](const Owners& each) { return *each.region == region; });
+    if (same == owners.end()) same = owners.insert(same, {&region, {}});
+    same->ranks.push_back(static_cast<int>(rank));
+  }
+  return owners;
+}
+
+// Makes the runs of one rank.
+class RunMaker {
+ public:
+  RunMaker(const std::vector<TransferLane>& lanes, int rank, int ranks)
+      : lanes_(lanes), rank_(rank), received(static_cast<size_t>(ranks)) {}
+
+  // `first_item`: of the lane.
+  void add_lane(int32_t lane, int64_t first_item) {
+    const TransferLane& of = lanes_[lane];
+    if (of.wanted.empty()) return;
+    const std::vector<Owners> owners = owners_of(of);
+    std::vector<Region> regions;
+    std::vector<int> givers;
+    for (const Owners& each : owners) {
+      regions.push_back(*each.region);
+      const bool is_own = std::ranges::binary_search(each.ranks, rank_);
+      givers.push_back(is_own ? rank_ : each.ranks[static_cast<size_t>(rank_) % each.ranks.size()]);
+    }
+    for (int32_t part = 0; part < static_cast<int32_t>(of.wanted.size()); ++part)
+      add_part(lane, part, first_item + part, regions, givers);
+  }
+
+ private:
+  void add_part(int32_t lane, int32_t part, int64_t item, const std::vector<Region>& regions, const std::vector<int>& givers) {
+    const WantedPart& wanted = lanes_[lane].wanted[part];
+    if (wanted.region.count == 0) return;
+    const Region& own = lanes_[lane].held[rank_];
+    CopyList copies = make_copy_list(lanes_[lane].shape, {own}, wanted.region);
+    const bool is_all_own = own.count > 0 && copies.missing == 0;
+    if (!is_all_own) copies = make_copy_list(lanes_[lane].shape, regions, wanted.region);
+    if (copies.missing > 0) fault("a transfer lacks {} elements of its lane {}, which no rank has", copies.missing, lane);
+    for (const CopyRun& copy : copies.runs) {
+      const int giver = is_all_own ? rank_ : givers[copy.source];
+      const TransferRun run{lane,       part,       copy.from,        wanted.at + copy.to,
+                            copy.count, copy.times, copy.from_stride, copy.to_stride};
+      (giver == rank_ ? local : received[giver]).push_back({item, run});
+    }
+  }
+
+  const std::vector<TransferLane>& lanes_;
+  const int rank_;
+
+ public:
+  std::vector<ItemRun> local;
+  std::vector<std::vector<ItemRun>> received;  // by giver
+};
+
+// Tells the other ranks what this one takes from them. Returns what they take from it, by rank. Collective.
+std::vector<std::vector<ItemRun>> exchange_requests(const std::vector<std::vector<ItemRun>>& received, Communicator* control) {
+  constexpr int64_t kNumbers = 6;
+  std::vector<std::vector<ItemRun>> sent(received.size());
+  if (!control) return sent;
+  std::vector<int64_t> numbers, counts_out, counts_in(received.size());
+  for (const auto& runs : received) {
+    counts_out.push_back(kNumbers * static_cast<int64_t>(runs.size()));
+    for (const auto& [item, run] : runs) {
+      for (const int64_t number : {item, int64_t{run.lane}, run.from, run.count, run.times, run.from_stride})
+        numbers.push_back(number);
+    }
+  }
+  control->all_to_all(tensor_over(counts_in), tensor_over(counts_out)).synchronize();
+  int64_t total = 0;
+  for (const int64_t count : counts_in) total += count;
+  std::vector<int64_t> asked(static_cast<size_t>(total));
+  control->all_to_all(tensor_over(asked), tensor_over(numbers), counts_in, counts_out).synchronize();
+  const int64_t* next = asked.data();
+  for (size_t rank = 0; rank < sent.size(); ++rank) {
+    for (int64_t i = 0; i < counts_in[rank] / kNumbers; ++i, next += kNumbers)
+      sent[rank].push_back({next[0], {static_cast<int32_t>(next[1]), 0, next[2], 0, next[3], next[4], next[5], 0}});
+  }
+  return sent;
+}
+
+// The bytes that each item needs in the buckets of all ranks, and whether any rank sends something of it.
+struct ItemCosts {
+  std::vector<int64_t> bytes, sent;
+};
+
+void add_bytes(const std::vector<TransferLane>& lanes, const std::vector<std::vector<ItemRun>>& runs,
+               std::vector<int64_t>& bytes) {
+  for (const auto& of_peer : runs) {
+    for (const auto& [item, run] : of_peer) bytes[item] += bytes_in_bucket(run, lanes[run.lane].element_bytes);
+  }
+}
+
+// Appends the runs of [first, end) to those of a round, from place `next` of `runs` on.
+void take_items(const std::vector<TransferLane>& lanes, const std::vector<ItemRun>& runs, int64_t end, size_t& next,
+                std::vector<TransferRun>& into, int64_t* bytes) {
+  for (; next < runs.size() && runs[next].item < end; ++next) {
+    into.push_back(runs[next].run);
+    if (bytes) *bytes += bytes_in_bucket(runs[next].run, lanes[runs[next].run.lane].element_bytes);
+  }
+}
+
+// Cuts the items into rounds.
+class RoundMaker {
+ public:
+  RoundMaker(const std::vector<TransferLane>& lanes, const RunMaker& mine, const std::vector<std::vector<ItemRun>>& sent)
+      : lanes_(lanes), mine_(mine), sent_(sent), next_sent_(sent.size()), next_received_(sent.size()) {}
+
+  // Adds the round of the items up to `end`.
+  void add(int64_t end, bool communicates, std::vector<TransferRound>& rounds) {
+    const size_t ranks = sent_.size();
+    TransferRound round;
+    round.communicates = communicates;
+    for (auto* lists : {&round.sent, &round.received}) lists->resize(ranks);
+    for (auto* bytes : {&round.sent_bytes, &round.received_bytes}) bytes->resize(ranks);
+    take_items(lanes_, mine_.local, end, next_local_, round.local, nullptr);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      take_items(lanes_, sent_[rank], end, next_sent_[rank], round.sent[rank], &round.sent_bytes[rank]);
+      take_items(lanes_, mine_.received[rank], end, next_received_[rank], round.received[rank], &round.received_bytes[rank]);
+    }
+    rounds.push_back(std::move(round));
+  }
+
+ private:
+  const std::vector<TransferLane>& lanes_;
+  const RunMaker& mine_;
+  const std::vector<std::vector<ItemRun>>& sent_;
+  size_t next_local_ = 0;
+  std::vector<size_t> next_sent_, next_received_;
+};
+
+// Returns the number of the first item of each lane, and that of all items.
+std::vector<int64_t> first_items(const std::vector<TransferLane>& lanes, Communicator* control) {
+  std::vector<int64_t> parts;
+  for (const TransferLane& lane : lanes) parts.push_back(static_cast<int64_t>(lane.wanted.size()));
+  raise_to_largest(parts, control);
+  std::vector<int64_t> first{0};
+  for (const int64_t count : parts) first.push_back(first.back() + count);
+  return first;
+}
+
+}  // namespace
+
+int64_t bytes_in_bucket(const TransferRun& run, int64_t element_bytes) {
+  return (run.numel() * element_bytes + kRunAlign - 1) / kRunAlign * kRunAlign;
+}
+
+TransferPlan make_transfer_plan(const std::vector<TransferLane>& lanes, int rank, Communicator* control, int64_t bucket_bytes) {
+  const std::vector<int64_t> first = first_items(lanes, control);
+  RunMaker mine(lanes, rank, control ? control->size() : rank + 1);
+  for (int32_t lane = 0; lane < static_cast<int32_t>(lanes.size()); ++lane) mine.add_lane(lane, first[lane]);
+  const auto sent = exchange_requests(mine.received, control);
+  ItemCosts costs{std::vector<int64_t>(first.back()), std::vector<int64_t>(first.back())};
+  add_bytes(lanes, sent, costs.sent);
+  costs.bytes = costs.sent;
+  add_bytes(lanes, mine.received, costs.bytes);
+  std::vector<int64_t> held(first.back());
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    for (size_t part = 0; part < lanes[lane].wanted.size(); ++part) held[first[lane] + part] = lanes[lane].wanted[part].held_bytes;
+  }
+  for (auto* numbers : {&costs.bytes, &costs.sent, &held}) raise_to_largest(*numbers, control);
+  TransferPlan plan;
+  RoundMaker maker(lanes, mine, sent);
+  size_t lane = 0;
+  for (int64_t begin = 0; begin < first.back();) {
+    int64_t end = begin, bytes = 0, beside = 0;
+    bool communicates = false;
+    for (; end < first.back() && (end == begin || bytes + beside + costs.bytes[end] + held[end] <= bucket_bytes); ++end) {
+      bytes += costs.bytes[end], beside += held[end];
+      communicates = communicates || costs.sent[end] > 0;
+    }
+    maker.add(end, communicates, plan.rounds);
+    plan.bucket_bytes = std::max(plan.bucket_bytes, bytes);
+    for (int64_t item = begin; item < end; ++item) {
+      while (item >= first[lane + 1]) ++lane;
+      if (item - first[lane] < static_cast<int64_t>(lanes[lane].wanted.size()))
+        plan.rounds.back().completed.emplace_back(static_cast<int32_t>(lane), static_cast<int32_t>(item - first[lane]));
+    }
+    begin = end;
+  }
+  return plan;
+}
+
+}  // namespace zt
