@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "zt/reshard/region.h"
 #include "zt/base/value.h"
+#include "zt/reshard/region.h"
 
 namespace zt::ckpt {
 

@@ -7,11 +7,11 @@
 #include <cstring>
 #include <map>
 
-#include "zt/reshard/ranges.h"
-#include "zt/reshard/reshard.h"
 #include "zt/base/error.h"
 #include "zt/io/block_io.h"
 #include "zt/io/hash.h"
+#include "zt/reshard/ranges.h"
+#include "zt/reshard/reshard.h"
 
 namespace zt::ckpt {
 
@@ -68,7 +68,8 @@ class PieceReader {
   void add_reads(const ReadRequest& request, ReadTarget& target, int32_t source) {
     const SavedPiece& piece = request.tensor->pieces[source];
     const int64_t size = element_bytes(*request.tensor);
-    for (const PieceBytes& range : block_ranges(runs_of(target.copies, source), size, piece.region.count * size, io::kChecksumBlock)) {
+    for (const PieceBytes& range :
+         block_ranges(runs_of(target.copies, source), size, piece.region.count * size, io::kChecksumBlock)) {
       for (int64_t at = range.begin; at < range.end; at += io::kBlock)
         reads_[piece.shard].push_back({&piece, &request, &target, source, at, std::min(at + io::kBlock, range.end)});
     }

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "zt/reshard/region.h"
 #include "zt/base/stateful.h"
 #include "zt/base/value.h"
+#include "zt/reshard/region.h"
 
 namespace zt::ckpt {
 

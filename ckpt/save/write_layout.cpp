@@ -3,10 +3,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "zt/reshard/reshard.h"
 #include "reshard/share.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
+#include "zt/reshard/reshard.h"
 
 namespace zt::ckpt {
 

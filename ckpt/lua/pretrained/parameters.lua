@@ -36,8 +36,8 @@ function parameters.set(to, names, read, is_wanted)
   end
 end
 
---- Gives `to` the values of `from`, a trainer of the same model in any layout. A head of `to` that `from` lacks gets the weight of
--- the embedding. Collective over the world, if one of the two has a mesh.
+--- Gives `to` the values of `from`, a trainer of the same model in any layout. A head of `to` that `from` lacks gets the weight
+-- of the embedding. Collective over the world, if one of the two has a mesh.
 function parameters.take(from, to)
   local there, here = names_of(from.model), names_of(to.model)
   local is_copy = here[HEAD] and not there[HEAD] and there[EMBEDDING]

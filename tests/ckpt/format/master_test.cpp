@@ -4,8 +4,8 @@
 #include "ckpt/support/saved.h"
 #include "format/user_block.h"
 #include "hdf5/image.h"
-#include "zt/reshard/reshard.h"
 #include "zt/base/object.h"
+#include "zt/reshard/reshard.h"
 
 namespace zt::ckpt {
 

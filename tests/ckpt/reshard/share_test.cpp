@@ -15,10 +15,9 @@ namespace {
 
 using zt::test::Dice;
 using zt::test::elements_of;
-using zt::test::random_shape;
 using zt::test::random_boxes;
 using zt::test::random_part;
-using zt::test::text_of;
+using zt::test::random_shape;
 using zt::test::text_of;
 using Shape = std::vector<int64_t>;
 using Shares = std::vector<std::vector<WriteShare>>;

@@ -103,9 +103,8 @@ end
 function layouts.wrong(from, to, layout)
   local master = layout.precision == "fp64" and "float64" or "float32"
   for _, tensor in ipairs(to:tensors()) do
-    local given, wanted = from:describe_parameter(tensor.name), nil
-    local exact = from:master(tensor.name)
-    if given.dtype == tensor.dtype then wanted = from:state()[tensor.name] else wanted = exact:to(tensor.dtype) end
+    local given, exact = from:describe_parameter(tensor.name), from:master(tensor.name)
+    local wanted = given.dtype == tensor.dtype and from:state()[tensor.name] or exact:to(tensor.dtype)
     if not to:state()[tensor.name]:equal(wanted) then return tensor.name end
     local has_master = layout.trains and tensor.is_parameter
     if has_master and not to:master(tensor.name):equal(exact:to(master)) then return tensor.name .. " (master)" end

@@ -87,8 +87,8 @@ end
 
 function TestOptions:test_sources()
   local from, to = sharded(1, {tied = true}), own(2)
-  lu.assertErrorMsgContains("the head of the trainer to set has a matrix of its own, and that of the other one is the weight of its "
-    .. "embedding (tied)", zt.transfer, from, to)
+  lu.assertErrorMsgContains("the head of the trainer to set has a matrix of its own, and that of the other one is the weight of "
+    .. "its embedding (tied)", zt.transfer, from, to)
   zt.transfer(from, to, {sources = {["head.weight"] = "embedding.weight"}})
   lu.assertTrue(to:parameter "head.weight":equal(from:parameter "embedding.weight"))
   lu.assertErrorMsgContains("the head of the trainer to read from has a matrix of its own", zt.transfer, to, from)
@@ -131,7 +131,7 @@ function TestMistakes:test_what_cannot_be_read_or_set()
   local from, to = sharded(1), sharded(2)
   lu.assertErrorMsgContains("both are the same trainer", zt.transfer, from, from)
   from:evict({"parameters"}, {to = "nvme", folder = layouts.folder})
-  lu.assertErrorMsgContains("zt.transfer from this trainer needs parameters, which trainer:evict has taken", zt.transfer, from, to)
+  lu.assertErrorMsgContains("zt.transfer from this trainer needs parameters, which trainer:evict has", zt.transfer, from, to)
   lu.assertErrorMsgContains("zt.transfer to this trainer needs parameters", zt.transfer, to, from)
   from:fetch()
   from:evict({"optimizer"}, {to = "nvme", folder = layouts.folder})

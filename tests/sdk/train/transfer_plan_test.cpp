@@ -8,6 +8,7 @@
 #include <set>
 
 #include "comm/support/ranks.h"
+#include "providers.h"
 #include "sdk/reshard/layouts.h"
 #include "support/exhaustive.h"
 #include "train/transfer/transfer_packing.h"
@@ -90,7 +91,7 @@ TEST(TransferPlan, MovesEachElementOnce) {
       }
       const TransferPlan plan = make_transfer_plan(lanes, rank, ranks > 1 ? &comm : nullptr, bucket);
       FirstFailure failure;
-      const MovedBytes moved = move_rounds(plan, ends, ranks > 1 ? &comm : nullptr, at::kCPU, failure);
+      const MovedBytes moved = move_rounds(plan, ends, ranks > 1 ? &comm : nullptr, failure);
       failure.share(ranks > 1 ? &comm : nullptr);
       for (size_t i = 0; i < jobs.size(); ++i) {
         const at::Tensor wanted = numbers(jobs[i].shape, jobs[i].wanted[rank], jobs[i].from).to(jobs[i].to);
@@ -152,7 +153,7 @@ TEST(TransferPlan, WhatFailsOnOneRankFailsOnAll) {
     if (comm.rank() == comm.size() - 1) source = std::make_shared<Broken>();
     FirstFailure failure;
     move_rounds(plan, {{at::kDouble, source, flat_target(at::zeros({16}, at::kDouble))}}, comm.size() > 1 ? &comm : nullptr,
-                at::kCPU, failure);
+                failure);
     try {
       failure.share(comm.size() > 1 ? &comm : nullptr);
       FAIL() << "no rank has said why";
@@ -163,6 +164,7 @@ TEST(TransferPlan, WhatFailsOnOneRankFailsOnAll) {
 }
 
 TEST(TransferPlan, RowsOfPackedMatricesAreWholePanels) {
+  register_gemm_providers();
   const PackSpec spec{.format = PackFormat::int8, .group = 32};
   const Shape shape{3, 40, 64};
   const int64_t bytes = packed_bytes(spec, 16, 64), of_matrix = packed_bytes(spec, 40, 64);

@@ -274,8 +274,7 @@ void write_held(const Store& store, int param, const at::Tensor& values) {
   const at::Tensor held = held_in_format(store, param, values);
   set_owned(store, param, "master", held);
   if (unit.has_own_master) set_owned(store, param, "shard", held);
-  if (!unit.owns_shard() && !unit.is_node_shared())
-    unit.full.narrow(0, store.info(param).offset, held.numel()).copy_(held);
+  if (!unit.owns_shard() && !unit.is_node_shared()) unit.full.narrow(0, store.info(param).offset, held.numel()).copy_(held);
 }
 
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given) {

@@ -33,8 +33,8 @@ struct Given {
 // Collective. Throw Misuse, on all ranks alike, for another shape or an unknown state, and if a rank has a complaint.
 void set_parameter(Store& store, int tensor, const Given& given);
 void set_optimizer_state(Store& store, int param, const std::string& state, const Given& given);
-// Sets this rank's part of a parameter. `values`: of the whole parameter, or the bytes of the whole packed matrix. Not collective;
-// of a unit that is node_shared, no other rank may be reading it.
+// Sets this rank's part of a parameter. `values`: of the whole parameter, or the bytes of the whole packed matrix. Not
+// collective; of a unit that is node_shared, no other rank may be reading it.
 void write_held(const Store& store, int param, const at::Tensor& values);
 
 }  // namespace zt::whole_tensors

@@ -29,6 +29,13 @@ std::shared_ptr<Axis> world_of(const Store& from, const Store& to) {
   return mesh && mesh->shape().world_size() > 1 ? mesh->world() : nullptr;
 }
 
+// Returns the bytes of a bucket. In memory that ranks share, small ones stay in caches; a part of a tensor that all ranks need
+// has 64 KiB at least.
+int64_t bucket_of(const Axis* world, int64_t most) {
+  if (!world || !world->communicator->shares_memory()) return most;
+  return std::min(most, std::max(int64_t{1} << 20, int64_t{world->size} << 17));
+}
+
 // Calls `body` and adds what it throws to the lines.
 void note(std::string& lines, const std::function<void()>& body) {
   try {
@@ -41,8 +48,8 @@ void note(std::string& lines, const std::function<void()>& body) {
 }  // namespace
 
 const KeptTransfers::Entry* KeptTransfers::find(int64_t from, const std::string& options) const {
-  const auto found = std::ranges::find_if(
-      entries_, [&](const auto& entry) { return entry->from == from && entry->options == options; });
+  const auto found =
+      std::ranges::find_if(entries_, [&](const auto& entry) { return entry->from == from && entry->options == options; });
   return found == entries_.end() ? nullptr : found->get();
 }
 
@@ -133,14 +140,14 @@ const KeptTransfers::Entry& TransferCall::prepared() {
   if (const auto* known = to_.kept_->find(number, text_)) return *known;
   const int ranks = world_ ? world_->size : 1, rank = world_ ? world_->coordinate : 0;
   const TransferSide from(from_.store_, ranks), to(to_.store_, ranks);
-  const int64_t most_bytes = options_.bucket_bytes / (2 * ranks);
+  const int64_t bucket_bytes = bucket_of(world_.get(), options_.bucket_bytes), most_bytes = bucket_bytes / (2 * ranks);
   KeptTransfers::Entry entry{number, text_, pairs_, moves_of(from, to, pairs_, options_.merged, rank, most_bytes), {}};
   std::string lines;
   for (const std::string& line : differences_of_cuts(entry.moves, from, to, rank, ranks)) lines += "\n  " + line;
   agree(lines);
   std::vector<TransferLane> lanes;
   for (const LaneKind& kind : entry.moves.lanes) lanes.push_back(lane_of(kind, from, to, rank, ranks, most_bytes));
-  entry.plan = make_transfer_plan(lanes, rank, world_ ? world_->control.get() : nullptr, options_.bucket_bytes);
+  entry.plan = make_transfer_plan(lanes, rank, world_ ? world_->control.get() : nullptr, bucket_bytes);
   return to_.kept_->add(std::move(entry));
 }
 
@@ -178,8 +185,7 @@ MovedBytes TransferCall::move(const KeptTransfers::Entry& entry) {
   ++to_.store_.state().replacements;
   Health& health = to_.running_->runs.health();
   health.set_half_transferred("it did not end");
-  MovedBytes moved = move_rounds(entry.plan, ends, world_ ? world_->communicator.get() : nullptr,
-                                 to_.store_.state().links->device(), failure);
+  MovedBytes moved = move_rounds(entry.plan, ends, world_ ? world_->communicator.get() : nullptr, failure);
   const MovedBytes whole = move_whole(entry.moves.whole, from_.store_, to_.store_, failure);
   moved.sent += whole.sent, moved.local += whole.local;
   try {

@@ -16,8 +16,8 @@ namespace zt {
 class KeptTransfers {
  public:
   struct Entry {
-    int64_t from;             // Store::number
-    std::string options;      // as text
+    int64_t from;         // Store::number
+    std::string options;  // as text
     std::vector<TensorPair> pairs;
     Moves moves;
     TransferPlan plan;
@@ -47,7 +47,7 @@ class TransferCall {
 
   TrainerTensors &from_, &to_;
   const TransferOptions& options_;
-  const std::string text_;      // of the options
+  const std::string text_;       // of the options
   std::shared_ptr<Axis> world_;  // null if no rank needs another one
   std::vector<TensorPair> pairs_;
 };

@@ -122,15 +122,14 @@ std::vector<std::string> differences_of_cuts(const Moves& moves, const TransferS
   for (const LaneKind& kind : moves.lanes) {
     if (kind.target != LaneTarget::packed_bytes) continue;
     const TransferLane lane = lane_of(kind, from, to, rank, ranks, int64_t{1} << 40);
-    const bool is_missing = std::ranges::any_of(lane.wanted, [&](const WantedPart& part) {
-      return make_copy_list(lane.shape, lane.held, part.region).missing > 0;
-    });
+    const bool is_missing = std::ranges::any_of(
+        lane.wanted, [&](const WantedPart& part) { return make_copy_list(lane.shape, lane.held, part.region).missing > 0; });
     const ParamInfo& info = to.store().info(kind.tensor.to);
     if (is_missing)
-      differences.push_back(
-          fmt::format("'{}' is packed as {} in both, and the ranks of the two have other cuts of it: read from a trainer with the "
-                      "plain matrix, or cut both alike",
-                      info.name, word_of(info.pack.format)));
+      differences.push_back(fmt::format(
+          "'{}' is packed as {} in both, and the ranks of the two have other cuts of it: read from a trainer with the "
+          "plain matrix, or cut both alike",
+          info.name, word_of(info.pack.format)));
   }
   return differences;
 }

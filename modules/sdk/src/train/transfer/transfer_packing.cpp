@@ -46,7 +46,9 @@ class PackingTarget final : public TransferTarget {
              store_.info(param_).name);
     const at::Tensor bytes = at::zeros({rows.bytes}, at::kByte);
     with_context([&] { return fmt::format("parameter '{}'", store_.info(param_).name); },
-                 [&] { pack(values, PackedMatrix{store_.info(param_).pack, rows.count, columns(), bytes}); });
+                 [&] {
+                   pack(values, PackedMatrix{store_.info(param_).pack, rows.count, columns(), bytes});
+                 });
     write(rows, bytes);
   }
 

@@ -20,7 +20,6 @@ std::vector<PackedRows> packed_rows(const PackSpec& spec, const std::vector<int6
 
 // Returns a target of the rank's elements of the packed parameter, whose part i has the rows rows[i], of `dtype`. Its `complete`
 // throws Misuse for elements that are not finite, and Fault for those that the format cannot hold.
-std::shared_ptr<TransferTarget> packing_target(const Store& store, int param, std::vector<PackedRows> rows,
-                                               at::ScalarType dtype);
+std::shared_ptr<TransferTarget> packing_target(const Store& store, int param, std::vector<PackedRows> rows, at::ScalarType dtype);
 
 }  // namespace zt

@@ -30,18 +30,18 @@ void raise_to_largest(std::vector<int64_t>& numbers, Communicator* control) {
 }
 
 // The ranks that hold one region of a lane.
-struct Owners {
+struct RegionOwners {
   const Region* region;
   std::vector<int> ranks;
 };
 
 // Returns the different regions of a lane that have elements.
-std::vector<Owners> owners_of(const TransferLane& lane) {
-  std::vector<Owners> owners;
+std::vector<RegionOwners> owners_of(const TransferLane& lane) {
+  std::vector<RegionOwners> owners;
   for (size_t rank = 0; rank < lane.held.size(); ++rank) {
     const Region& region = lane.held[rank];
     if (region.count == 0) continue;
-    auto same = std::ranges::find_if(owners, [&](const Owners& each) { return *each.region == region; });
+    auto same = std::ranges::find_if(owners, [&](const RegionOwners& each) { return *each.region == region; });
     if (same == owners.end()) same = owners.insert(same, {&region, {}});
     same->ranks.push_back(static_cast<int>(rank));
   }
@@ -52,16 +52,19 @@ std::vector<Owners> owners_of(const TransferLane& lane) {
 class RunMaker {
  public:
   RunMaker(const std::vector<TransferLane>& lanes, int rank, int ranks)
-      : lanes_(lanes), rank_(rank), received(static_cast<size_t>(ranks)) {}
+      : received(static_cast<size_t>(ranks)), lanes_(lanes), rank_(rank) {}
+
+  std::vector<ItemRun> local;
+  std::vector<std::vector<ItemRun>> received;  // by giver
 
   // `first_item`: of the lane.
   void add_lane(int32_t lane, int64_t first_item) {
     const TransferLane& of = lanes_[lane];
     if (of.wanted.empty()) return;
-    const std::vector<Owners> owners = owners_of(of);
+    const std::vector<RegionOwners> owners = owners_of(of);
     std::vector<Region> regions;
     std::vector<int> givers;
-    for (const Owners& each : owners) {
+    for (const RegionOwners& each : owners) {
       regions.push_back(*each.region);
       const bool is_own = std::ranges::binary_search(each.ranks, rank_);
       givers.push_back(is_own ? rank_ : each.ranks[static_cast<size_t>(rank_) % each.ranks.size()]);
@@ -81,18 +84,13 @@ class RunMaker {
     if (copies.missing > 0) fault("a transfer lacks {} elements of its lane {}, which no rank has", copies.missing, lane);
     for (const CopyRun& copy : copies.runs) {
       const int giver = is_all_own ? rank_ : givers[copy.source];
-      const TransferRun run{lane,       part,       copy.from,        wanted.at + copy.to,
-                            copy.count, copy.times, copy.from_stride, copy.to_stride};
+      const TransferRun run{lane, part, copy.from, wanted.at + copy.to, copy.count, copy.times, copy.from_stride, copy.to_stride};
       (giver == rank_ ? local : received[giver]).push_back({item, run});
     }
   }
 
   const std::vector<TransferLane>& lanes_;
   const int rank_;
-
- public:
-  std::vector<ItemRun> local;
-  std::vector<std::vector<ItemRun>> received;  // by giver
 };
 
 // Tells the other ranks what this one takes from them. Returns what they take from it, by rank. Collective.
@@ -121,9 +119,9 @@ std::vector<std::vector<ItemRun>> exchange_requests(const std::vector<std::vecto
   return sent;
 }
 
-// The bytes that each item needs in the buckets of all ranks, and whether any rank sends something of it.
+// By item, the most that any rank needs: all bytes, in buckets and beside them, and those that it sends.
 struct ItemCosts {
-  std::vector<int64_t> bytes, sent;
+  std::vector<int64_t> all, sent;
 };
 
 void add_bytes(const std::vector<TransferLane>& lanes, const std::vector<std::vector<ItemRun>>& runs,
@@ -131,6 +129,23 @@ void add_bytes(const std::vector<TransferLane>& lanes, const std::vector<std::ve
   for (const auto& of_peer : runs) {
     for (const auto& [item, run] : of_peer) bytes[item] += bytes_in_bucket(run, lanes[run.lane].element_bytes);
   }
+}
+
+// Collective.
+ItemCosts costs_of(const std::vector<TransferLane>& lanes, const std::vector<int64_t>& first,
+                   const std::vector<std::vector<ItemRun>>& sent, const std::vector<std::vector<ItemRun>>& received,
+                   Communicator* control) {
+  ItemCosts costs{std::vector<int64_t>(static_cast<size_t>(first.back())), {}};
+  add_bytes(lanes, sent, costs.all);
+  costs.sent = costs.all;
+  add_bytes(lanes, received, costs.all);
+  for (size_t lane = 0; lane < lanes.size(); ++lane) {
+    for (size_t part = 0; part < lanes[lane].wanted.size(); ++part)
+      costs.all[static_cast<size_t>(first[lane]) + part] += lanes[lane].wanted[part].held_bytes;
+  }
+  raise_to_largest(costs.all, control);
+  raise_to_largest(costs.sent, control);
+  return costs;
 }
 
 // Appends the runs of [first, end) to those of a round, from place `next` of `runs` on.
@@ -171,6 +186,40 @@ class RoundMaker {
   std::vector<size_t> next_sent_, next_received_;
 };
 
+// Notes the parts of this rank among the items [begin, end), which are complete after the round.
+void complete_parts(const std::vector<TransferLane>& lanes, const std::vector<int64_t>& first, int64_t begin, int64_t end,
+                    TransferRound& round) {
+  size_t lane = static_cast<size_t>(std::ranges::upper_bound(first, begin) - first.begin()) - 1;
+  for (int64_t item = begin; item < end; ++item) {
+    while (item >= first[lane + 1]) ++lane;
+    if (item - first[lane] < static_cast<int64_t>(lanes[lane].wanted.size()))
+      round.completed.emplace_back(static_cast<int32_t>(lane), static_cast<int32_t>(item - first[lane]));
+  }
+}
+
+// Finds out where in what its peers send the parts of this rank begin, and how much ranks need. Collective.
+void place_rounds(TransferPlan& plan, Communicator* control) {
+  const size_t ranks = control ? static_cast<size_t>(control->size()) : 0, rounds = plan.rounds.size();
+  std::vector<int64_t> begins(ranks * rounds), begins_of_peers(ranks * rounds), most{0, 0};
+  for (size_t number = 0; number < rounds; ++number) {
+    int64_t sent = 0, received = 0;
+    for (size_t peer = 0; peer < ranks; ++peer) {
+      begins[peer * rounds + number] = sent;
+      sent += plan.rounds[number].sent_bytes[peer];
+      received += plan.rounds[number].received_bytes[peer];
+    }
+    most = {std::max(most[0], sent + received), std::max(most[1], sent)};
+  }
+  if (!control || rounds == 0) return;
+  control->all_to_all(tensor_over(begins_of_peers), tensor_over(begins)).synchronize();
+  for (size_t number = 0; number < rounds; ++number) {
+    for (size_t peer = 0; peer < ranks; ++peer)
+      plan.rounds[number].received_at.push_back(begins_of_peers[peer * rounds + number]);
+  }
+  raise_to_largest(most, control);
+  plan.bucket_bytes = most[0], plan.sent_bytes = most[1];
+}
+
 // Returns the number of the first item of each lane, and that of all items.
 std::vector<int64_t> first_items(const std::vector<TransferLane>& lanes, Communicator* control) {
   std::vector<int64_t> parts;
@@ -192,34 +241,21 @@ TransferPlan make_transfer_plan(const std::vector<TransferLane>& lanes, int rank
   RunMaker mine(lanes, rank, control ? control->size() : rank + 1);
   for (int32_t lane = 0; lane < static_cast<int32_t>(lanes.size()); ++lane) mine.add_lane(lane, first[lane]);
   const auto sent = exchange_requests(mine.received, control);
-  ItemCosts costs{std::vector<int64_t>(first.back()), std::vector<int64_t>(first.back())};
-  add_bytes(lanes, sent, costs.sent);
-  costs.bytes = costs.sent;
-  add_bytes(lanes, mine.received, costs.bytes);
-  std::vector<int64_t> held(first.back());
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    for (size_t part = 0; part < lanes[lane].wanted.size(); ++part) held[first[lane] + part] = lanes[lane].wanted[part].held_bytes;
-  }
-  for (auto* numbers : {&costs.bytes, &costs.sent, &held}) raise_to_largest(*numbers, control);
+  const ItemCosts costs = costs_of(lanes, first, sent, mine.received, control);
   TransferPlan plan;
   RoundMaker maker(lanes, mine, sent);
-  size_t lane = 0;
   for (int64_t begin = 0; begin < first.back();) {
-    int64_t end = begin, bytes = 0, beside = 0;
+    int64_t end = begin, bytes = 0;
     bool communicates = false;
-    for (; end < first.back() && (end == begin || bytes + beside + costs.bytes[end] + held[end] <= bucket_bytes); ++end) {
-      bytes += costs.bytes[end], beside += held[end];
+    for (; end < first.back() && (end == begin || bytes + costs.all[end] <= bucket_bytes); ++end) {
+      bytes += costs.all[end];
       communicates = communicates || costs.sent[end] > 0;
     }
     maker.add(end, communicates, plan.rounds);
-    plan.bucket_bytes = std::max(plan.bucket_bytes, bytes);
-    for (int64_t item = begin; item < end; ++item) {
-      while (item >= first[lane + 1]) ++lane;
-      if (item - first[lane] < static_cast<int64_t>(lanes[lane].wanted.size()))
-        plan.rounds.back().completed.emplace_back(static_cast<int32_t>(lane), static_cast<int32_t>(item - first[lane]));
-    }
+    complete_parts(lanes, first, begin, end, plan.rounds.back());
     begin = end;
   }
+  place_rounds(plan, control);
   return plan;
 }
 

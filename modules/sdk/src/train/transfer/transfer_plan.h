@@ -38,14 +38,16 @@ struct TransferRound {
   std::vector<TransferRun> local;                                  // from this rank to itself
   std::vector<std::vector<TransferRun>> sent = {}, received = {};  // by peer; `to` of what is sent has no meaning
   std::vector<int64_t> sent_bytes = {}, received_bytes = {};       // by peer, with padding
-  std::vector<std::pair<int32_t, int32_t>> completed = {};         // lanes and their parts that are complete after it
-  bool communicates = false;                                       // any rank sends; equal on all
+  std::vector<int64_t> received_at = {};  // by peer: the byte of what it sends in this round at which this rank's part begins
+  std::vector<std::pair<int32_t, int32_t>> completed = {};  // lanes and their parts that are complete after it
+  bool communicates = false;                                // any rank sends; equal on all
 };
 inline constexpr int64_t kRunAlign = 64;
 
 struct TransferPlan {
   std::vector<TransferRound> rounds;  // equally many on all ranks
-  int64_t bucket_bytes = 0;           // most that a rank needs for a round; equal on all ranks
+  int64_t bucket_bytes = 0;           // most that a rank sends and receives in a round; equal on all ranks
+  int64_t sent_bytes = 0;             // most that a rank sends in a round; equal on all ranks
 };
 
 // Returns the bytes of a run in a bucket.

@@ -1,9 +1,6 @@
 #include "transfer_rounds.h"
 
-#include <ATen/ops/empty.h>
-
 #include <numeric>
-#include <optional>
 
 #include "execute/counts.h"
 #include "zt/base/error.h"
@@ -13,68 +10,126 @@ namespace zt {
 
 namespace {
 
-int64_t sum_of(const std::vector<int64_t>& numbers) {
-  return std::accumulate(numbers.begin(), numbers.end(), int64_t{0});
+// Cuts a range of bytes into parts of these sizes, one after the other.
+std::vector<at::Tensor> cut_bytes(const at::Tensor& bytes, const std::vector<int64_t>& sizes) {
+  std::vector<at::Tensor> parts;
+  int64_t begin = 0;
+  for (const int64_t size : sizes) {
+    parts.push_back(bytes.narrow(0, begin, size));
+    begin += size;
+  }
+  return parts;
 }
 
-// Calls visit(run, elements) for the runs of all peers: `elements` is their place in the bucket, [times, count].
+// The memory through which ranks give bytes to one another.
+class Buckets {
+ public:
+  virtual ~Buckets() = default;
+  // Returns where this rank puts what it sends in a round, by peer.
+  virtual std::vector<at::Tensor> to_send(const TransferRound& round) = 0;
+  // Returns what has come from each peer, which stays there until the exchange of the next round. Collective.
+  virtual std::vector<at::Tensor> exchange(const TransferRound& round) = 0;
+};
+
+// Memory of all ranks: each has a slot for every other round, and receivers read it there.
+class SharedBuckets final : public Buckets {
+ public:
+  SharedBuckets(Communicator& comm, int64_t slot_bytes)
+      : comm_(comm), slots_(comm.allocate_shared({2, comm.size(), slot_bytes}, at::kByte)) {}
+  std::vector<at::Tensor> to_send(const TransferRound& round) override {
+    half_ = 1 - half_;
+    return cut_bytes(slots_.select(0, half_).select(0, comm_.rank()), round.sent_bytes);
+  }
+  // Who has come here has read what was sent in the round before.
+  std::vector<at::Tensor> exchange(const TransferRound& round) override {
+    comm_.barrier();
+    std::vector<at::Tensor> parts;
+    for (int peer = 0; peer < comm_.size(); ++peer)
+      parts.push_back(slots_.select(0, half_).select(0, peer).narrow(0, round.received_at[peer], round.received_bytes[peer]));
+    return parts;
+  }
+
+ private:
+  Communicator& comm_;
+  const at::Tensor slots_;  // [2, ranks, bytes]
+  int half_ = 0;
+};
+
+// Memory of this rank only.
+class OwnBuckets final : public Buckets {
+ public:
+  OwnBuckets(Communicator& comm, int64_t bytes) : comm_(comm), bucket_(comm.allocate({bytes}, at::kByte)) {}
+  std::vector<at::Tensor> to_send(const TransferRound& round) override { return cut_bytes(bucket_, round.sent_bytes); }
+  std::vector<at::Tensor> exchange(const TransferRound& round) override {
+    const auto sum = [](const std::vector<int64_t>& sizes) { return std::accumulate(sizes.begin(), sizes.end(), int64_t{0}); };
+    const int64_t sent = sum(round.sent_bytes);
+    const at::Tensor arrived = bucket_.narrow(0, sent, sum(round.received_bytes));
+    comm_.all_to_all(arrived, bucket_.narrow(0, 0, sent), round.received_bytes, round.sent_bytes).wait();
+    return cut_bytes(arrived, round.received_bytes);
+  }
+
+ private:
+  Communicator& comm_;
+  const at::Tensor bucket_;
+};
+
+std::unique_ptr<Buckets> make_buckets(const TransferPlan& plan, Communicator* comm) {
+  if (!comm || plan.bucket_bytes == 0) return nullptr;
+  if (comm->shares_memory()) return std::make_unique<SharedBuckets>(*comm, plan.sent_bytes);
+  return std::make_unique<OwnBuckets>(*comm, plan.bucket_bytes);
+}
+
+// Calls visit(run, elements) for the runs of all peers: `elements` is their place in the peer's bytes, [times, count].
 template <class Visit>
-void for_each_in_bucket(const std::vector<std::vector<TransferRun>>& runs, const std::vector<TransferEnds>& ends,
-                        const at::Tensor& bucket, const Visit& visit) {
-  int64_t place = 0;
-  for (const auto& of_peer : runs) {
-    for (const TransferRun& run : of_peer) {
+void for_each_in_bytes(const std::vector<std::vector<TransferRun>>& runs, const std::vector<TransferEnds>& ends,
+                       const std::vector<at::Tensor>& bytes, const Visit& visit) {
+  for (size_t peer = 0; peer < runs.size(); ++peer) {
+    int64_t place = 0;
+    for (const TransferRun& run : runs[peer]) {
       const at::ScalarType dtype = ends[run.lane].travels;
-      const at::Tensor elements = bucket.narrow(0, place, run.numel() * size_of(dtype)).view(dtype).view({run.times, run.count});
-      visit(run, elements);
+      const int64_t size = run.numel() * size_of(dtype);
+      visit(run, bytes[peer].narrow(0, place, size).view(dtype).view({run.times, run.count}));
       place += bytes_in_bucket(run, size_of(dtype));
     }
   }
 }
 
-class Mover {
+class RoundMover {
  public:
-  Mover(const std::vector<TransferEnds>& ends, Communicator* comm, const at::Tensor& bucket, FirstFailure& failure)
-      : ends_(ends), comm_(comm), bucket_(bucket), failure_(failure) {}
+  RoundMover(const std::vector<TransferEnds>& ends, Buckets* buckets, FirstFailure& failure)
+      : ends_(ends), buckets_(buckets), failure_(failure) {}
 
   void move(const TransferRound& round) {
-    const int64_t to_send = sum_of(round.sent_bytes), to_receive = sum_of(round.received_bytes);
-    Work work;
-    at::Tensor arrived;
+    std::vector<at::Tensor> arrived;
     if (round.communicates) {
-      const at::Tensor sent = bucket_.narrow(0, 0, to_send);
-      arrived = bucket_.narrow(0, to_send, to_receive);
+      const std::vector<at::Tensor> places = buckets_->to_send(round);
       failure_.attempt([&] {
-        for_each_in_bucket(round.sent, ends_, sent,
-                           [&](const TransferRun& run, const at::Tensor& place) {
-                             at::Tensor(place).copy_(ends_[run.lane].source->elements(run));
-                             moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
-                           });
-      });
-      work = comm_->all_to_all(arrived, sent, round.received_bytes, round.sent_bytes, Async::no);
-    }
-    failure_.attempt([&] {
-      for (const TransferRun& run : round.local) {
-        ends_[run.lane].target->take(run, ends_[run.lane].source->elements(run));
-        moved_.local += run.numel() * size_of(ends_[run.lane].travels);
-      }
-    });
-    work.wait();
-    failure_.attempt([&] {
-      if (round.communicates)
-        for_each_in_bucket(round.received, ends_, arrived, [&](const TransferRun& run, const at::Tensor& values) {
-          ends_[run.lane].target->take(run, values);
+        for_each_in_bytes(round.sent, ends_, places, [&](const TransferRun& run, const at::Tensor& place) {
+          copy_elements(place, ends_[run.lane].source->elements(run));
+          moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
         });
-      for (const auto& [lane, part] : round.completed) ends_[lane].target->complete(part);
-    });
+      });
+      arrived = buckets_->exchange(round);
+    }
+    failure_.attempt([&] { take(round, arrived); });
   }
 
   MovedBytes moved() const { return moved_; }
 
  private:
+  void take(const TransferRound& round, const std::vector<at::Tensor>& arrived) {
+    if (round.communicates)
+      for_each_in_bytes(round.received, ends_, arrived,
+                        [&](const TransferRun& run, const at::Tensor& values) { ends_[run.lane].target->take(run, values); });
+    for (const TransferRun& run : round.local) {
+      ends_[run.lane].target->take(run, ends_[run.lane].source->elements(run));
+      moved_.local += run.numel() * size_of(ends_[run.lane].travels);
+    }
+    for (const auto& [lane, part] : round.completed) ends_[lane].target->complete(part);
+  }
+
   const std::vector<TransferEnds>& ends_;
-  Communicator* comm_;
-  const at::Tensor bucket_;
+  Buckets* buckets_;
   FirstFailure& failure_;
   MovedBytes moved_;
 };
@@ -104,12 +159,10 @@ void FirstFailure::share(Communicator* control) const {
   });
 }
 
-MovedBytes move_rounds(const TransferPlan& plan, const std::vector<TransferEnds>& ends, Communicator* comm, at::Device device,
+MovedBytes move_rounds(const TransferPlan& plan, const std::vector<TransferEnds>& ends, Communicator* comm,
                        FirstFailure& failure) {
-  const bool has_bucket = comm && plan.bucket_bytes > 0;
-  const at::Tensor bucket = has_bucket ? comm->allocate({plan.bucket_bytes}, at::kByte)
-                                       : at::empty({0}, at::device(device).dtype(at::kByte));
-  Mover mover(ends, comm, bucket, failure);
+  const std::unique_ptr<Buckets> buckets = make_buckets(plan, comm);
+  RoundMover mover(ends, buckets.get(), failure);
   for (const TransferRound& round : plan.rounds) mover.move(round);
   return mover.moved();
 }

@@ -28,7 +28,7 @@ struct MovedBytes {
 
 // `ends`: of the plan's lanes. `comm`: over the ranks of the plan; null for a plan without communication. What fails on this rank
 // only is noted in `failure`. Collective over `comm`. Throws Fault if a peer is gone.
-MovedBytes move_rounds(const TransferPlan& plan, const std::vector<TransferEnds>& ends, Communicator* comm, at::Device device,
+MovedBytes move_rounds(const TransferPlan& plan, const std::vector<TransferEnds>& ends, Communicator* comm,
                        FirstFailure& failure);
 
 }  // namespace zt

@@ -12,8 +12,8 @@ namespace zt {
 // Which of a parameter's values a rank has: those that layers see, or those of masters that have memory of their own.
 enum class ValuesOf : uint8_t { layers, master };
 
-// Tensors and parameters are numbered as in Store. Elements are those of the whole tensor; of a packed parameter they are bytes of
-// what the rank holds, in one dimension. Immutable. Threads: the rank's thread only.
+// Tensors and parameters are numbered as in Store. Elements are those of the whole tensor; of a packed parameter they are bytes
+// of what the rank holds, in one dimension. Immutable. Threads: the rank's thread only.
 class TransferSide {
  public:
   // A trainer without a mesh has all on each of the `ranks` ranks.

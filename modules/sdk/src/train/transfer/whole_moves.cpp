@@ -17,8 +17,8 @@ at::Tensor with_product(const at::Tensor& sums, const AdapterProduct& product, c
   return sums;
 }
 
-// Returns what a rank cuts its part of a tensor of `to` from: values, or bytes of the whole matrix if its format depends on all of
-// it.
+// Returns what a rank cuts its part of a tensor of `to` from: values, or bytes of the whole matrix if its format depends on all
+// of it.
 at::Tensor in_wanted_form(const Store& to, int tensor, const at::Tensor& values) {
   const ParamInfo& info = to.info(tensor);
   const at::Tensor there = values.to(to.state().links->device());
@@ -36,10 +36,11 @@ MovedBytes move_whole(const std::vector<WholeMove>& moves, const Store& from, St
   const int ranks = from.plan().world_place().size;
   for (const WholeMove& move : moves) {
     const int source = move.tensor.from;
-    at::Tensor values = move.source == ValuesOf::master ? whole_tensors::master(from, source)
-                                                        : whole_tensors::parameter(from, source);
+    at::Tensor values =
+        move.source == ValuesOf::master ? whole_tensors::master(from, source) : whole_tensors::parameter(from, source);
     for (const AdapterProduct& product : move.products) {
-      const at::Tensor a = whole_tensors::master(from, from.find(product.a)), b = whole_tensors::master(from, from.find(product.b));
+      const at::Tensor a = whole_tensors::master(from, from.find(product.a)),
+                       b = whole_tensors::master(from, from.find(product.b));
       failure.attempt([&] { values = with_product(values, product, a, b); });
     }
     failure.attempt([&] {
