@@ -18,6 +18,7 @@ function TestLayouts:test_pairs()
     local from = layouts.trainer(layouts.options(1, is_mixture), first)
     local to = layouts.trainer(layouts.options(2, is_mixture), second)
     layouts.randomise(from, pair)
+    lu.assertNotNil(layouts.wrong(from, to, second), text .. ", before")
     local options = {bucket_bytes = ({2 ^ 26, 2 ^ 14, 2 ^ 10})[dice(3)]}
     local report = zt.transfer(from, to, options)
     lu.assertEquals(report.parameters, #to:tensors(), text)

@@ -49,12 +49,14 @@ class Health {
   // Refuse all further use but a load: after a step that failed between its updates, and after a load that failed and may have
   // changed a part of the trainer.
   void set_half_updated(int64_t step, const std::string& why) {
+    is_half_transferred_ = false;
     half_changed_ = fmt::format(
         "step {} has failed between its updates, so parameters and optimizer state are of two steps: load a checkpoint before "
         "anything else. It failed with: {}",
         step, why);
   }
   void set_half_loaded(const std::string& why) {
+    is_half_transferred_ = false;
     half_changed_ = fmt::format(
         "a load has failed and may have changed a part of the parameters and optimizer state: load a complete checkpoint before "
         "anything else. It failed with: {}",
