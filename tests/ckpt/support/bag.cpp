@@ -11,7 +11,7 @@ namespace zt::test {
 namespace {
 
 Bag::Held hold(const at::Tensor& whole, int64_t first, int64_t count) {
-  ckpt::Region region = ckpt::whole_region(whole.sizes().vec());
+  Region region = whole_region(whole.sizes().vec());
   region.first = first;
   region.count = count;
   return {whole.sizes().vec(), region, whole.reshape({-1}).narrow(0, first, count).clone()};

@@ -16,7 +16,7 @@ namespace zt::test {
 struct Bag : Stateful {
   struct Held {
     std::vector<int64_t> shape;
-    ckpt::Region region;
+    Region region;
     at::Tensor data;  // flat
   };
 
