@@ -22,7 +22,7 @@ o.model = experiment.start_of(o)
 local mesh = experiment.mesh()
 local path = experiment.data(o, mesh, "preferences")
 local stream = data.preferences{path = path, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp,
-                                seed = o.seed}
+                                seed = o.seed, phase = experiment.phase(o, 1)}
 local base = ckpt.pretrained(o.model)
 local loss = rlhf.loss.dpo{beta = o.beta, kind = o.kind, label_smoothing = o.label_smoothing, sft = o.sft}
 local policy = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs"):append(loss, "pairs"),

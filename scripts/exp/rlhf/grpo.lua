@@ -41,16 +41,17 @@ if o.kl > 0 then
   end
 end
 
-local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, actor, prompts, o.iterations,
+                             reference and {"reward", "kl", "entropy", "length"} or rollouts.SHOWN)
 local reward = rollouts.reward(o, mesh)
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
-  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  local answers = rollouts.answers(o, mesh, sampler, batch, iteration)
   rlhf.score(answers, {actor = actor, reference = reference, reward = reward, old = o.old, rows = o.rows, seq = o.seq})
   rlhf.advantages(answers, {kind = o.kind, scale = o.kind == "group" and o.scale or nil})
   local result = rollouts.update(o, answers, actor, iteration)
   rollouts.log(o, run, samples, iteration, answers, {policy = result})
   experiment.save(o, run, iteration + 1, o.iterations)
 end
-rollouts.finish(o, mesh, run, engine)
+rollouts.finish(o, mesh, run, sampler)

@@ -27,16 +27,16 @@ local trained = 0
 for _, parameter in ipairs(model:parameters()) do trained = trained + (parameter.trainable and parameter.numel or 0) end
 experiment.say("%.1f %% of the parameters are trained", 100 * trained / model:numel())
 
-local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
+local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
 local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
 local reward = rollouts.reward(o, mesh)
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
-  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  local answers = rollouts.answers(o, mesh, sampler, batch, iteration)
   rlhf.score(answers, {actor = actor, reference = "base", reward = reward, old = o.old, rows = o.rows, seq = o.seq})
   rlhf.advantages(answers, {kind = "group"})
   rollouts.log(o, run, samples, iteration, answers, {policy = rollouts.update(o, answers, actor, iteration)})
   experiment.save(o, run, iteration + 1, o.iterations)
 end
 if o.export then ckpt.save_adapter(actor, run.path .. "/adapter", {base_model = o.model, overwrite = true}) end
-rollouts.finish(o, mesh, run, engine, {trained = trained / model:numel()})
+rollouts.finish(o, mesh, run, sampler, {trained = trained / model:numel()})

@@ -34,11 +34,11 @@ base:load(student)
 local teacher = experiment.trainer(o, mesh, experiment.model({lora_rank = 0}, of_teacher.options, "lm", {loss = false}))
 of_teacher:load(teacher)
 
-local engine = experiment.engine(o, student, base.tokenizer, experiment.stop_tokens(path))
+local sampler = rollouts.sampler(o, mesh, student, base.tokenizer, experiment.stop_tokens(path))
 local run = experiment.begin(o, mesh, student, prompts, o.iterations, {"entropy", "distil.agreement"})
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
-  local answers, result = rollouts.answers(o, mesh, engine, batch, iteration)
+  local answers, result = rollouts.answers(o, mesh, sampler, batch, iteration)
   for rows in rlhf.batches(answers, {trainer = student, updates = o.updates, epochs = o.epochs, seq = o.seq,
                                      seed = o.seed + iteration}) do
     rlhf.teacher(rows, {teacher = teacher, top = o.top > 0 and o.top or nil,
@@ -48,4 +48,4 @@ for iteration, batch in prompts:steps(o.iterations) do
   rollouts.log(o, run, samples, iteration, answers, {policy = result})
   experiment.save(o, run, iteration + 1, o.iterations)
 end
-rollouts.finish(o, mesh, run, engine)
+rollouts.finish(o, mesh, run, sampler)

@@ -8,6 +8,7 @@
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
 local experiment = require "parts.experiment"
 local rollouts = require "parts.rollouts"
+local turns = require "parts.turns"
 local zt = require "zt"
 local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
 
@@ -25,6 +26,14 @@ local o = experiment.options("ppo", "Proximal policy optimisation with a reward 
   {"ptx_data", nil, "a token file of text that the actor learns in the same steps", type = "string"},
   {"ptx_batch", 8, "rows of it per step, over all ranks", at_least = 1},
   {"ptx", 27.8, "coefficient of its loss", above = 0},
+  {"critic_weight_decay", 0, "decay of the critic's matrices", type = "number", at_least = 0},
+  {"critic_stage", nil, "ZeRO stage of the critic; default: --stage", type = "integer", between = {0, 3}},
+  {"critic_recompute", 0, "keep no activations in every k-th block of the critic; 0: keep all", at_least = 0},
+  {"critic_dropout", nil, "of the critic's blocks in training; default: the model's", type = "number", between = {0, 0.99}},
+  {"critic_lora_rank", 0, "train adapters of this rank in the critic; 0: all parameters", at_least = 0},
+  {"critic_lora_targets", nil, "matrices with adapters; default: q,v", type = "string"},
+  {"align_overflow", false, "a gradient of actor or critic that is not finite lets neither update (fp16)"},
+  {"evict", nil, "where models are that wait for their phase: host, or a folder on NVMe; default: in memory", type = "string"},
   {"ema", 0, "keep an average of the actor's parameters with this decay, such as 0.992; 0: none", type = "number",
    between = {0, 1}},
 }))
@@ -52,28 +61,46 @@ if o.lora_rank == 0 then
   reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs", {temperature = o.temperature}))
   base:load(reference)
 end
-local value_model = experiment.model({lora_rank = 0}, of_critic.options, "value")
-  :append(rlhf.loss.value{clip = o.clip_value}, "value")
-local critic = experiment.trainer(o, mesh, value_model, {lr = o.critic_lr, steps = steps})
+local c = setmetatable({
+  stage = o.critic_stage or o.stage, weight_decay = o.critic_weight_decay, recompute = o.critic_recompute,
+  dropout = o.critic_dropout or false, lora_rank = o.critic_lora_rank, lora_targets = o.critic_lora_targets or false,
+}, {__index = o})
+local value_model = experiment.model(c, of_critic.options, "value"):append(rlhf.loss.value{clip = o.clip_value}, "value")
+local critic = experiment.trainer(c, mesh, value_model, {lr = o.critic_lr, steps = steps})
 of_critic:load(critic)
 local reward = rollouts.reward(o, mesh)
 local text = o.ptx_data and data.tokens{path = o.ptx_data, seq = o.seq, batch = o.ptx_batch, axis = mesh.dp, seed = o.seed}
 
-local engine = experiment.engine(o, actor, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
+local run = experiment.begin(o, mesh, actor, prompts, o.iterations, {"reward", "kl", "entropy", "length"})
 local done = ckpt.resume(run, {objects = {critic = critic}})
 local samples = rlhf.samples(run, {done = done, most = o.print_answers})
+local models = {{"actor", actor}, {"critic", critic}}
+if reference ~= "base" then models[3] = {"reference", reference, true} end
+if type(reward) ~= "function" then models[#models + 1] = {"reward", reward, true} end
+local enter = turns.of(models, o.evict)
 for iteration, batch in prompts:steps(o.iterations) do
-  local answers = rollouts.answers(o, mesh, engine, batch, iteration)
+  enter{}
+  local answers = rollouts.answers(o, mesh, sampler, batch, iteration)
+  enter{"reference", "reward"}
   rlhf.score(answers, {actor = actor, reference = reference, critic = critic, reward = reward, old = o.old, rows = o.rows,
                        seq = o.seq})
   rlhf.advantages(answers, {kind = "gae", gamma = o.gamma, lambda = o.lambda, whiten = o.whiten,
                             kl = {coefficient = o.kl, estimator = o.kl_estimator},
                             reward_clip = o.reward_clip > 0 and o.reward_clip or nil})
   local of_text = text and function(update) return text:batch(iteration * o.updates * o.epochs + update) end
-  local of_actor = rollouts.update(o, answers, actor, iteration, of_text)
-  local of_value = rollouts.update(o, answers, critic, iteration)
+  local of_actor, of_value
+  if o.align_overflow then
+    enter{"actor", "critic"}
+    of_actor, of_value = rollouts.update_both(o, answers, actor, critic, iteration, of_text)
+  else
+    enter{"actor"}
+    of_actor = rollouts.update(o, answers, actor, iteration, of_text)
+    enter{"critic"}
+    of_value = rollouts.update(o, answers, critic, iteration)
+  end
   rollouts.log(o, run, samples, iteration, answers, {policy = of_actor, value = of_value})
+  if experiment.saves(o, iteration + 1, o.iterations) then enter{"actor", "critic"} end
   experiment.save(o, run, iteration + 1, o.iterations, {critic = critic})
 end
-rollouts.finish(o, mesh, run, engine)
+rollouts.finish(o, mesh, run, sampler)

@@ -17,7 +17,7 @@ local mesh = experiment.mesh()
 local path = experiment.data(o, mesh, "preferences")
 local function stream_of(split)
   return data.preferences{path = path, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp,
-                          seed = o.seed, split = split}
+                          seed = o.seed, split = split, phase = experiment.phase(o, 1)}
 end
 local stream, held_out = stream_of "train", stream_of "validation"
 local base = ckpt.pretrained(o.model)

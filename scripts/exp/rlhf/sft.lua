@@ -17,7 +17,7 @@ local mesh = experiment.mesh()
 local path = experiment.data(o, mesh, "conversations")
 local function stream_of(split)
   return data.conversations{path = path, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp,
-                            seed = o.seed, split = split}
+                            seed = o.seed, split = split, phase = experiment.phase(o, 0)}
 end
 local stream, held_out = stream_of "train", o.eval_every > 0 and stream_of "validation"
 local base = o.model and ckpt.pretrained(o.model)

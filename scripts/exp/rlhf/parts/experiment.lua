@@ -19,6 +19,12 @@ local COMMON = {
   {"weight_decay", 0, "decay of matrices", type = "number", at_least = 0},
   {"warmup", 5, "steps to the peak rate", at_least = 0},
   {"stage", 1, "ZeRO stage", between = {0, 3}},
+  {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
+  {"offload", nil, "where optimizer state and gradients lie between their uses, at stage 3 parameters, too: host, or a folder on "
+    .. "NVMe; default: in memory", type = "string"},
+  {"dropout", nil, "of the blocks in training; default: the model's", type = "number", between = {0, 0.99}},
+  {"phases", nil, "shares of the records for SFT, reward model and policy, such as 2,4,4; default: each reads all",
+   type = "list"},
   {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
   {"lora_rank", 0, "train adapters of this rank; 0: all parameters", at_least = 0},
   {"lora_targets", nil, "matrices with adapters, such as q,v,out,up,down; default: q,v", type = "string"},
@@ -68,6 +74,15 @@ end
 
 --- Returns the mesh of all ranks, one axis.
 function experiment.mesh() return comm.mesh{dp = -1} end
+
+--- Returns the option `phase` of streams: the records of SFT are phase 0, of the reward model 1, of the policy 2.
+function experiment.phase(o, index)
+  if not o.phases then return nil end
+  local weights = {}
+  for place, word in ipairs(o.phases) do weights[place] = tonumber(word) end
+  if #weights ~= 3 then error("--phases takes three numbers, such as 2,4,4", 0) end
+  return {weights = weights, index = index}
+end
 
 -- Returns the path of a .npy file with the records of a .jsonl file.
 local function tokenized(o, path, kind, folder)
@@ -129,6 +144,7 @@ function experiment.model(o, options, head, more)
     for key, value in pairs(from) do all[key] = value end
   end
   if head ~= "logprobs" then all.temperature, all.entropy = nil, nil end
+  all.dropout = o.dropout or all.dropout
   all.lora = lora_of(o) or options.lora
   return moe.gpt(all)
 end
@@ -139,6 +155,13 @@ function experiment.trainer(o, mesh, model, how)
   local program = zt.program(model, {micro_batches = how and o.micro_batches or 1, precision = o.precision})
     :apply(zero.shard{axis = mesh.dp, stage = o.stage})
   if not how then return zt.trainer(program) end
+  if o.recompute > 0 then program = program:apply(zt.recompute{every = o.recompute}) end
+  if o.offload then
+    local to = o.offload == "host" and "host" or "nvme"
+    program = program:apply(require "zt.offload".move{
+      optimizer = to, gradients = to, parameters = o.stage == 3 and to or nil, folder = to == "nvme" and o.offload or nil,
+    })
+  end
   if how.ema and how.ema > 0 then program = program:apply(rlhf.ema{decay = how.ema, mesh = mesh}) end
   return zt.trainer(program, {
     optimizer = optim.adamw{lr = how.lr, betas = {0.9, 0.95}, weight_decay = o.weight_decay}, clip = o.clip,
@@ -153,10 +176,12 @@ function experiment.begin(o, mesh, trainer, stream, steps, show)
   return run
 end
 
---- Saves after `done` of `steps` steps: every --save-every, and at the end. objects: what is saved besides the run's trainer.
+--- Returns whether to save after `done` of `steps` steps: every --save-every, and at the end.
+function experiment.saves(o, done, steps) return done == steps or o.save_every > 0 and done % o.save_every == 0 end
+
+--- Saves, if it is due. objects: what is saved besides the run's trainer.
 function experiment.save(o, run, done, steps, objects)
-  local is_due = done == steps or o.save_every > 0 and done % o.save_every == 0
-  if is_due then ckpt.save(run, done, {keep = 2, objects = objects}) end
+  if experiment.saves(o, done, steps) then ckpt.save(run, done, {keep = 2, objects = objects}) end
 end
 
 --- Returns an engine that reads the parameters of a trainer.

@@ -2,7 +2,7 @@
 local experiment = require "parts.experiment"
 local sort = require "parts.sort"
 local zt = require "zt"
-local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
+local ckpt, data, infer, rlhf = require "zt.ckpt", require "zt.data", require "zt.infer", require "zt.rlhf"
 
 local rollouts = {SHOWN = {"reward", "entropy", "length"}}
 
@@ -22,6 +22,9 @@ function rollouts.options(defaults, more)
     {"clip_high", nil, "the upper bound alone: 1 + this", type = "number", at_least = 0},
     {"reward", nil, "a .lua file that returns the reward function, or the run of a reward model", type = "string"},
     {"rows", 32, "rows that a model computes at once when answers are scored", at_least = 1},
+    {"tensor", 1, "ranks that share the matrices when answers are sampled", at_least = 1},
+    {"gather_layers", false, "at stage 3: sample with a layer's parameters gathered when it computes, not with whole ones"},
+    {"release_cache", false, "free the memory for keys and values after each roll-out"},
     {"stop_kl", 0, "end the run when the KL divergence of an update is above this; 0: never", type = "number", at_least = 0},
     {"print_answers", 8, "answers of an iteration that samples.jsonl gets; 0: all", at_least = 0},
   }
@@ -33,7 +36,7 @@ end
 function rollouts.prompts(o, mesh)
   local path = experiment.data(o, mesh, "prompts")
   return data.prompts{path = path, batch = o.prompts, axis = mesh.dp, seed = o.seed, validation = 0,
-                      max_prompt_tokens = o.max_prompt_tokens}, path
+                      max_prompt_tokens = o.max_prompt_tokens, phase = experiment.phase(o, 2)}, path
 end
 
 --- Returns the reward of --reward: a function, or the trainer of a reward model. Without it, that of the task of sorting.
@@ -53,10 +56,38 @@ function rollouts.reward(o, mesh)
   return trainer
 end
 
+--- Returns a sampler for the parameters of a trainer: begin() returns an engine that has its current ones, finish() ends the
+-- phase. The engine reads them where they lie, or with --tensor or at stage 3 it has a layout of its own, which begin() fills.
+function rollouts.sampler(o, mesh, trainer, tokenizer, stop_tokens)
+  local options = {trainer = trainer, tokenizer = tokenizer, stop_tokens = stop_tokens, max_sequences = 256, token_budget = 1024,
+                   max_context = o.seq}
+  local has_own = o.tensor > 1 or o.stage == 3 and not o.gather_layers
+  if has_own then
+    options.mesh = mesh:refactor{dp = -1, tp = o.tensor, order = {"dp", "tp"}}
+    options.tensor, options.data = o.tensor > 1 and options.mesh.tp or nil, options.mesh.dp
+  end
+  local sampler, engine, is_new = {}, nil, false
+  function sampler.begin()
+    if not engine then engine, is_new = infer.engine(options), true end
+    if has_own and not is_new then engine:update(trainer) end
+    is_new = false
+    return engine
+  end
+  function sampler.finish()
+    if not o.release_cache then return end
+    engine:release()
+    engine = nil
+  end
+  return sampler
+end
+
 --- Samples the answers of an iteration.
-function rollouts.answers(o, mesh, engine, prompts, iteration)
-  return rlhf.rollout{engine = engine, prompts = prompts, n = o.n, max_tokens = o.max_tokens, temperature = o.temperature,
-                      seed = o.seed, iteration = iteration, mesh = mesh}
+function rollouts.answers(o, mesh, sampler, prompts, iteration)
+  local engine = sampler.begin()
+  local answers = rlhf.rollout{engine = engine, prompts = prompts, n = o.n, max_tokens = o.max_tokens,
+                               temperature = o.temperature, seed = o.seed, iteration = iteration, mesh = mesh}
+  sampler.finish()
+  return answers
 end
 
 --- Makes the steps of a trainer over the answers. Returns the result of the last one.
@@ -67,6 +98,17 @@ function rollouts.update(o, answers, trainer, iteration, ptx)
     result = trainer:step(batch)
   end
   return result
+end
+
+--- The same for actor and critic at once, which both update or neither. Returns the results of the last steps.
+function rollouts.update_both(o, answers, actor, critic, iteration, ptx)
+  local function of(trainer, text)
+    return rlhf.batches(answers, {trainer = trainer, updates = o.updates, epochs = o.epochs, seq = o.seq, ptx = text,
+                                  seed = o.seed + iteration})
+  end
+  local of_critic, results = of(critic), nil
+  for batch in of(actor, ptx) do results = rlhf.align_overflow{{actor, batch}, {critic, of_critic()}} end
+  return results[1], results[2]
 end
 
 local warned = {} -- runs
@@ -101,8 +143,8 @@ function rollouts.log(o, run, samples, iteration, answers, results)
 end
 
 --- Ends the run: measures how often the policy is right, if the task says so. more: what the result has besides.
-function rollouts.finish(o, mesh, run, engine, more)
-  local accuracy = experiment.accuracy(o, mesh, engine)
+function rollouts.finish(o, mesh, run, sampler, more)
+  local accuracy = experiment.accuracy(o, mesh, sampler.begin())
   if accuracy then
     run:log(o.iterations - 1, {accuracy = accuracy})
     experiment.say("right in %.3f of %d samples", accuracy, o.test)
