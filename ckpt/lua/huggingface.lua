@@ -5,6 +5,7 @@
 local Reader = require "zt.ckpt.config_reader"
 local fail = require "zt.fail"
 local mixtures = require "zt.ckpt.mixtures"
+local model_head = require "zt.ckpt.config.model_head"
 local rope = require "zt.ckpt.config.rope"
 local windows = require "zt.ckpt.config.windows"
 
@@ -118,7 +119,9 @@ function huggingface.options(config, path)
   end
   local quantised = config.quantization_config
   if quantised then reader:refuse("quantization_config", quantised, "its weights are no plain tensors") end
-  return read(reader), form
+  local options = read(reader)
+  options.head = model_head.read(reader)
+  return options, form
 end
 
 --- Returns a new table of these options of moe.gpt, with defaults filled in as it does, from the family and other options.
@@ -151,11 +154,15 @@ end
 
 --- Adds the ids of special tokens to a config.json. ids: those of the model that was imported, or nil: then only a model with
 -- GPT-2's vocabulary has them. An id that is not known is null, because transformers has defaults that another tokenizer lacks.
+-- Returns whether the padding's id is left out (model_head.pad_token).
 function huggingface.add_token_ids(config, ids)
   if not ids and config.model_type == "gpt2" and config.vocab_size == GPT2_END + 1 then
     ids = {bos_token_id = GPT2_END, eos_token_id = GPT2_END}
   end
   for _, key in ipairs(TOKEN_IDS) do config[key] = ids and ids[key] or 0 / 0 end -- nan is encoded as null
+  local pad, is_left_out = model_head.pad_token(config, ids or {})
+  config.pad_token_id = pad or 0 / 0
+  return is_left_out
 end
 
 local function write_gpt2(o)
@@ -233,11 +240,12 @@ local function biases_of(o)
   return o.bias and "others" or "qkv"
 end
 
--- All options that a model may have: those in config.json, in the last line those without an effect in evaluation, and `lora`:
--- adapters are no part of a family, and what writes a model says of them what it does with them.
+-- All options that a model may have: those in config.json; in the fourth line those without an effect on logits and values; and
+-- `lora`: adapters are no part of a family, and what writes a model says of them what it does with them.
 local KNOWN = mixtures.known([[
   family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm
-  qkv_bias rope_scaling window moe dropout ignore_index loss scale_residual seed std
+  qkv_bias rope_scaling window moe head
+  dropout entropy ignore_index loss scale_residual seed std temperature
   lora]], {})
 
 local function refuse(option, value)
@@ -255,13 +263,8 @@ local function fits(traits, wanted)
   return true
 end
 
---- Returns config.json (a table) and the form of a model made by moe.gpt with these options. An error if no form fits, and for a
--- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses; those of mixtures
--- have of the options for training only a balancing loss and jitter. A Mistral whose window no sequence exceeds is a Llama.
-function huggingface.config(options)
-  mixtures.check_known(options, KNOWN, "", refuse)
-  local o = huggingface.complete(options)
-  if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
+-- Returns config.json and the form of a language model with complete options, whatever its head.
+local function config_of(o)
   if o.moe then return mixtures.config(o, common_config(o)) end
   local traits = {norm = o.norm, position = o.position, activation = o.activation, biases = biases_of(o), qk_norm = o.qk_norm,
                   windows = windows.kind(o)}
@@ -275,6 +278,19 @@ function huggingface.config(options)
     .. "others have rmsnorm, rotary positions, swiglu: a Llama biases or none; a Mistral one window in all blocks; a Qwen2 "
     .. "qkv_bias, a Qwen3 qk_norm, and both may have one window in some blocks", o.norm, o.position, o.activation,
     tostring(o.bias), tostring(o.qkv_bias), tostring(o.qk_norm), WINDOWS[traits.windows])
+end
+
+--- Returns config.json (a table) and the form of a model made by moe.gpt with these options. An error if no form fits, and for a
+-- model without 'seq', which config.json needs. A Llama's config.json has no dropout, which only training uses; those of mixtures
+-- have of the options for training only a balancing loss and jitter. A Mistral whose window no sequence exceeds is a Llama. With
+-- head = "logprobs" the model is the language model; with head = "value" it is a classifier with one label.
+function huggingface.config(options)
+  mixtures.check_known(options, KNOWN, "", refuse)
+  local o = huggingface.complete(options)
+  if o.seq == 0 then fail "config.json needs the longest sequence: give nn.gpt's option 'seq'" end
+  local config, form = config_of(o)
+  model_head.write(config, o)
+  return config, form
 end
 
 return huggingface

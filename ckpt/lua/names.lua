@@ -15,6 +15,7 @@
 local core = require "zt.core"
 local fail = require "zt.fail"
 local mixtures = require "zt.ckpt.mixtures"
+local model_head = require "zt.ckpt.config.model_head"
 local text = require "zt.text"
 
 local names = {}
@@ -150,12 +151,12 @@ for _, form in ipairs{"llama", "mistral", "qwen2", "qwen3"} do forms[form] = for
 forms.mixtral = form_of_llama{mlp = "block_sparse_moe.", gate = "w1.weight", up = "w3.weight", down = "w2.weight"}
 forms.qwen3_moe = form_of_llama{mlp = "mlp.", gate = "gate_proj.weight", up = "up_proj.weight", down = "down_proj.weight"}
 
-local HEAD = "lm_head.weight"
-
-local function build(form, o, prefix, is_stacked)
+-- shapes: those of the files' tensors; nil for the names that transformers writes.
+local function build(form, o, prefix, is_stacked, shapes)
   local map = {}
   form.build(map, o, prefix, is_stacked)
-  if not o.tied then add(map, "head.weight", o.hidden, {{HEAD, o.vocab}}) end
+  local head, tensor, rows = model_head.weight(o, shapes)
+  if head then add(map, head, o.hidden, {{tensor, rows}}) end
   return map
 end
 
@@ -268,17 +269,21 @@ end
 
 --- Returns the map that fits the tensors of a model's files. shapes: {name = shape}. The names may lack their prefix, as in files
 -- of a model without its head. Also returns {copy = original} for a tied head that is written twice; the values of both must be
--- equal. An error has a line for each kind of tensors that do not fit. path: the config.json of the options, for messages.
+-- equal. The files may have other heads besides (config/model_head.lua). An error has a line for each kind of tensors that do not
+-- fit. path: the config.json of the options, for messages.
 function names.fit(form_name, options, shapes, path)
   local form = forms[form_name]
   local prefix = shapes[form.embedding] and "" or form.prefix
   path = path or "config.json"
   check_layers(form, options, shapes, prefix, path)
   check_vocabulary(form, options, shapes, prefix, path)
-  local map, copies = build(form, options, prefix, check_experts(form, options, shapes, path)), {}
-  if options.tied and shapes[HEAD] then copies[HEAD] = prefix .. form.embedding end
-  local lines = names.complaints(names.by_tensor(map), shapes, {"missing", "not part of such a model"},
-    function(name) return copies[name] or is_ignored(form, name, prefix) end)
+  local map, copies = build(form, options, prefix, check_experts(form, options, shapes, path), shapes), {}
+  local copy = model_head.copy_of_embedding(options, shapes)
+  if copy then copies[copy] = prefix .. form.embedding end
+  local function is_known(name)
+    return copies[name] or is_ignored(form, name, prefix) or model_head.is_of_other(options, shapes, name)
+  end
+  local lines = names.complaints(names.by_tensor(map), shapes, {"missing", "not part of such a model"}, is_known)
   if #lines > 0 then
     fail("the tensors are not those of the %s that %s describes, so the model cannot be made from them; look for the right "
       .. "files.\n%s", form_name, path, table.concat(lines, "\n"))

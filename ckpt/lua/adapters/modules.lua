@@ -5,19 +5,21 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
 local mixtures = require "zt.ckpt.mixtures"
+local model_head = require "zt.ckpt.config.model_head"
 local names = require "zt.ckpt.names"
 local text = require "zt.text"
 
 local Modules = {}
 Modules.__index = Modules
 
---- The name of the head's weight in all families, and of ours, which a tied model has not.
-Modules.HEAD, Modules.OWN_HEAD, Modules.EMBEDDING = "lm_head.weight", "head.weight", "embedding.weight"
+--- The name of the head's weight in all language models, and of our embedding.
+Modules.HEAD, Modules.EMBEDDING = "lm_head.weight", "embedding.weight"
 
 -- Returns the map of a model's names, and its complete options. place: whose options they are, for messages.
 local function map_of(options, place)
   local o = huggingface.complete(options)
   if o.seq == 0 then o.seq = 1 end -- names do not depend on it
+  if o.head == "value" then o.tied = false end -- it shares nothing with the embedding
   local is_right, _, form = pcall(huggingface.config, o)
   if is_right then return names.map(form, o), o end
   fail("an adapter names the modules of a family of Hugging Face's, and %s is of none that is known: its options (norm, "
@@ -66,7 +68,8 @@ local function targets_of(o)
       add(block, "mlp.down", "down", 0, o.hidden)
     end
   end
-  list[#list + 1] = {name = "head.lora.head", target = "head", parameter = o.tied and Modules.EMBEDDING or Modules.OWN_HEAD,
+  if o.head == "value" then return list end -- its head is trained as a whole
+  list[#list + 1] = {name = "head.lora.head", target = "head", parameter = o.tied and Modules.EMBEDDING or model_head.OF_LM,
                      first = 0, rows = o.vocab}
   return list
 end

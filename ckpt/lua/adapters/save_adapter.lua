@@ -9,7 +9,7 @@ local write_adapter = require "zt.ckpt.adapters.write_adapter"
 local SCHEMA = {
   {"base_model", "string", "name or path of the base, which PEFT loads: base_model_name_or_path"},
   {"overwrite", "boolean", "replaces an adapter that is there already", default = false},
-  {"task_type", "string", "which class of PEFT's holds the model", default = "CAUSAL_LM"},
+  {"task_type", "string", "which class of PEFT's holds the model; default: CAUSAL_LM, or SEQ_CLS of a value model"},
   {"hash", "boolean", "also writes the hash of the base, for which all its parameters are read", default = true},
 }
 

@@ -4,6 +4,7 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local links = require "zt.ckpt.adapters.links"
+local model_head = require "zt.ckpt.config.model_head"
 local names = require "zt.ckpt.names"
 
 local saved = {}
@@ -65,7 +66,8 @@ local function obstacle(modules, name, module, has_adapter)
     return "it is the embedding and the head of a tied model, which PEFT would part"
   end
   if has_adapter[module] then return ("its module '%s' has an adapter"):format(module) end
-  if name == modules.OWN_HEAD or name:find "^embedding%." or name:find "norm%d?%.%a+$" then return nil end
+  local is_head = name == model_head.OF_LM or name == model_head.VALUE
+  if is_head or name:find "^embedding%." or name:find "norm%d?%.%a+$" then return nil end
   return "only heads, norms and embeddings are modules that PEFT saves as a whole (modules_to_save)"
 end
 

@@ -4,6 +4,7 @@ local Modules = require "zt.ckpt.adapters.modules"
 local adapter_folder = require "zt.ckpt.adapters.adapter_folder"
 local base_hash = require "zt.ckpt.adapters.base_hash"
 local lora = require "zt.ckpt.adapters.lora"
+local model_head = require "zt.ckpt.config.model_head"
 local peft_config = require "zt.ckpt.adapters.peft_config"
 local saved = require "zt.ckpt.adapters.saved"
 
@@ -28,7 +29,8 @@ return function(source, folder, options)
   end
   local config = peft_config.text(modules, list, {
     is_by_root = is_by_root, dropout = source.options.lora.dropout or 0, init = source.options.lora.init,
-    modules_to_save = modules_to_save, base_model = options.base_model, task_type = options.task_type,
+    modules_to_save = modules_to_save, base_model = options.base_model,
+    task_type = model_head.task_type(source.options, options.task_type),
   })
   adapter_folder.write(folder, source.mesh, tensors, provide, config, options.hash and base or nil, options.overwrite)
   return #tensors

@@ -72,7 +72,10 @@ local function huggingface_list(parameters, o, script)
   check_model(parameters, model, options.vocab, path)
   local list = names.by_tensor(names.map(form, huggingface.complete(options)))
   for _, part in ipairs(list) do part.dtype = parameters[part.parameter].dtype end
-  huggingface.add_token_ids(config, script.token_ids)
+  if huggingface.add_token_ids(config, script.token_ids) then
+    print("pad_token_id is null: texts also begin or end with that token, and transformers takes the value at the last token "
+      .. "that is none of padding")
+  end
   return list, config
 end
 

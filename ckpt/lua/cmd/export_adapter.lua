@@ -41,8 +41,7 @@ return function(o, checkpoint, script)
   end
   local source = source_of.of_checkpoint(checkpoint, options, script, o.checkpoint)
   check_model(source)
-  local count = write_adapter(source, o.to, {base_model = o.base_model, task_type = "CAUSAL_LM",
-                                             hash = next(source.formats) == nil, -- a packed base is not in the checkpoint
-                                             overwrite = o.overwrite})
+  local count = write_adapter(source, o.to, {base_model = o.base_model, overwrite = o.overwrite,
+                                             hash = next(source.formats) == nil}) -- a packed base is not in the checkpoint
   print(("wrote %s: %s tensors"):format(o.to, text.count(count)))
 end

@@ -35,15 +35,16 @@ local function check_names(path, old, new)
 end
 
 -- Prepares the import of a model of Hugging Face's as parameters of moe.gpt, and checks everything but the values. Returns a
--- function that adds the parameters to an import and returns their number, and what export needs of the model: the options of
--- moe.gpt, the ids of special tokens, the tokenizer's files.
-local function prepare_model(path)
-  local model = huggingface_folder.open(path)
+-- function that adds the parameters to an import and returns their number; what export needs of the model: the options of
+-- moe.gpt, the ids of special tokens, the tokenizer's files; and a line about a head that is left out, or nil.
+local function prepare_model(path, takes_value)
+  local model = huggingface_folder.open(path, false, takes_value)
   return function(import)
-    model.check_copies()
+    model.check_values()
     for place, name in ipairs(model.names) do import:add("model/" .. name, model.read(place)) end
     return #model.names
-  end, {model = model.options, token_ids = model.token_ids, tokenizer = tokenizer_files.of_folder(huggingface_folder.of(path))}
+  end, {model = model.options, token_ids = model.token_ids, tokenizer = tokenizer_files.of_folder(huggingface_folder.of(path))},
+    model.note
 end
 
 -- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.
@@ -97,6 +98,7 @@ local function check_options(o)
     fail "--adapter needs --base: the model that the adapter was trained with, as a folder of Hugging Face's or a checkpoint"
   end
   if o.base and not o.adapter then fail "--base belongs to an adapter: give --adapter, too, or leave it out" end
+  if o.map and o.head ~= "same" then fail "--head is for a model with config.json, which --map ignores: leave one of them out" end
   if o.adapter and o.map then fail "--map is for tensors without config.json, and --adapter knows their names: leave it out" end
   if core.exists(o.from .. "/packed.json") then
     fail("'%s' holds packed matrices, of which a checkpoint has none: import the model that they were made from", o.from)
@@ -107,11 +109,15 @@ local function check_options(o)
 end
 
 -- Returns a function that adds the tensors to an import and returns their number; what export needs of the model, or nil; and
--- what to say of the tensors' names, or nil.
+-- what to say of the tensors, or nil.
 local function prepare(o)
   if o.adapter then return import_adapter(o) end
-  if not o.map and huggingface_folder.config(o.from) then return prepare_model(o.from) end
+  if not o.map and huggingface_folder.config(o.from) then return prepare_model(o.from, o.head == "value") end
   local note = not o.map and "no config.json is beside them: tensors keep their names" or nil
+  if o.head ~= "same" then
+    fail("there is no config.json beside '%s', so nothing is known of a head: leave --head out to import the tensors as they are",
+      o.from)
+  end
   return prepare_tensors(native.safetensors(o.from), o.map and map_of(o.map) or {}, o.from), nil, note
 end
 
@@ -127,6 +133,8 @@ return function()
       {"adapter", false, "reads a LoRA adapter as PEFT saves it, and makes a checkpoint of its base with adapters"},
       {"base", nil, "with --adapter: its base, a folder of Hugging Face's, a checkpoint, or a run for its latest one",
        type = "string"},
+      {"head", "same", "the model's head: that of config.json, or value: TRL's v_head in place of a language model's head; of an "
+       .. "adapter, the score that was trained with it", one_of = {"same", "value"}},
       {"step", 0, "the step that the checkpoint is named after", at_least = 0},
     },
     positional = {

@@ -9,6 +9,7 @@ local fail = require "zt.fail"
 local folder = require "zt.ckpt.pretrained.folder"
 local lora = require "zt.ckpt.adapters.lora"
 local lora_options = require "zt.ckpt.adapters.lora_options"
+local model_head = require "zt.ckpt.config.model_head"
 local moe = require "zt.moe"
 
 -- The dtypes that hold fewer digits than what was trained.
@@ -27,6 +28,31 @@ local function base_of(path)
   end
   if opened.check then opened.check() end
   return opened
+end
+
+-- Makes an opened language model one with a value head, which begins as 0.
+local function take_value_head(opened)
+  local places, read, hidden = {}, opened.read, opened.options.hidden
+  local kept = {}
+  for place, name in ipairs(opened.names) do
+    if name ~= model_head.OF_LM then
+      kept[#kept + 1] = name
+      places[#kept] = place
+    end
+  end
+  kept[#kept + 1] = model_head.VALUE
+  opened.options.head, opened.names = "value", kept
+  function opened.read(place, name)
+    if name == model_head.VALUE then return core.zeros{1, hidden} end
+    return read(places[place], name)
+  end
+end
+
+-- An error if the value head of a base that has none is not in the adapter's files.
+local function check_value_head(o, reading, is_new)
+  if not is_new or reading.whole[model_head.VALUE] then return end
+  fail("--head value: '%s' is a language model, and the adapter in '%s' has no value head (score.weight, which PEFT saves with "
+    .. "task_type SEQ_CLS): leave --head out, or give the base with its value head", o.base, o.from)
 end
 
 -- Returns the model of the base with adapters, as source.lua describes it, to read into.
@@ -63,11 +89,14 @@ end
 -- and returns their number, and the record.
 return function(o)
   local opened = base_of(o.base)
+  local has_new_head = o.head == "value" and opened.options.head ~= "value"
+  if has_new_head then take_value_head(opened) end
   local options = {}
   for key, value in pairs(opened.options) do options[key] = value end
   options.lora = lora_options(o.from, opened.options)
   local source = source_of(opened, options, o.base)
   local reading = Reading.open(o.from, source)
+  check_value_head(o, reading, has_new_head)
   check_base(o.from, source, reading.whole, o.base)
   local record = {model = options, token_ids = opened.record.token_ids, tokenizer = opened.record.tokenizer,
                   trained = check.sorted_keys(reading.trained)}

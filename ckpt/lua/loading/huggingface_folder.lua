@@ -5,6 +5,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
 local json_file = require "zt.ckpt.cmd.json_file"
+local model_head = require "zt.ckpt.config.model_head"
 local moe = require "zt.moe"
 local names = require "zt.ckpt.names"
 local native = require "zt.ckpt"
@@ -80,10 +81,12 @@ function huggingface_folder.described(path)
 end
 
 --- Opens the files at `path` and checks everything but the values. Returns {options = those of moe.gpt, token_ids =, names = of
--- the parameters, dtype = of the first tensor}, with the functions `check_copies()`, which fails if tensors that are one differ,
--- and `read(place)`, which returns the parameter names[place]. Matrices that bitsandbytes has quantised are read as the numbers
--- that they stand for; with keeps_packed, as bytes, if `weights`, the options of model:pack for the model, are there.
-function huggingface_folder.open(path, keeps_packed)
+-- the parameters, dtype = of the first tensor, note = a line about a head that is left out, or nil}, with the functions
+-- `check_values()`, which fails if tensors that are one differ, or a value head has a bias, and `read(place)`, which returns the
+-- parameter names[place]. Matrices that bitsandbytes has quantised are read as the numbers that they stand for; with
+-- keeps_packed, as bytes, if `weights`, the options of model:pack for the model, are there. takes_value: the model gets the value
+-- head that the files have beside that of a language model.
+function huggingface_folder.open(path, keeps_packed, takes_value)
   local config, files, shapes = huggingface_folder.config(path), native.safetensors(path), {}
   local content, source = json_file(config)
   local is_quantised = is_of_bitsandbytes(content, config)
@@ -92,13 +95,16 @@ function huggingface_folder.open(path, keeps_packed)
   local list = files:tensors()
   for _, tensor in ipairs(list) do shapes[tensor.name] = tensor.shape end
   local matrices = is_quantised and bitsandbytes.open(files, shapes, form == "gpt2") or nil
+  if takes_value then model_head.take_value(options, shapes, path) end
   local map, copies = names.fit(form, options, shapes, config)
   check_options(options, config)
   local opened = {options = options, token_ids = huggingface.token_ids(content), names = {},
+                  note = model_head.note(options, shapes),
                   dtype = dtype_of(list, shapes, matrices), weights = keeps_packed and matrices and matrices:format(map) or nil}
   for place, entry in ipairs(map) do opened.names[place] = entry.name end
   local function tensor_of(name) return matrices and matrices:has(name) and matrices:values(name) or files:read(name) end
-  function opened.check_copies()
+  function opened.check_values()
+    model_head.check_bias(options, shapes, tensor_of)
     for copy, original in pairs(copies) do
       if not core.op "equal"(files:read(copy), files:read(original)) then
         fail("'%s' and '%s' differ, and %s says that they are one tensor (tie_word_embeddings)", copy, original, config)

@@ -7,6 +7,7 @@ local data = require "zt.data"
 local fail = require "zt.fail"
 local huggingface_folder = require "zt.ckpt.loading.huggingface_folder"
 local incomplete = require "zt.ckpt.loading.incomplete"
+local log = require "zt.log"
 local packed = require "zt.ckpt.pretrained.packed"
 local parameters = require "zt.ckpt.pretrained.parameters"
 local precisions = require "zt.ckpt.pretrained.precisions"
@@ -32,12 +33,13 @@ end
 -- Returns the tensors of a Hugging Face folder, and what belongs to them.
 local function of_huggingface(path)
   local place, files = huggingface_folder.of(path), files_of(path)
+  if files.note and core.world.rank == 0 then log.info("%s: %s", path, files.note) end
   local ends, generation = chat_folder.generation_ends(place, files.options.vocab)
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
     stop_tokens = ends and #ends > 0 and ends or chat_folder.ends_of(files.token_ids, files.options.vocab),
     files = tokenizer_files.contents(place),
-    names = files.names, read = files.read, check = files.check_copies,
+    names = files.names, read = files.read, check = files.check_values,
     generation_config = generation,
     weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
     record = {token_ids = files.token_ids, tokenizer = tokenizer_files.of_folder(place)},

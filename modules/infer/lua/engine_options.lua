@@ -51,6 +51,13 @@ local function model_of(trainer)
   }
 end
 
+-- An error for a model without logits, before its parameters are read.
+local function check_head(opened, where)
+  if opened.options.head ~= "value" then return end
+  fail("infer.engine: the model %s has a value head (nn.gpt{head = \"value\"}), and an engine draws tokens by the logits of a "
+    .. "language model: give that one; trainer:infer returns the values", where)
+end
+
 -- A model with rotary positions also computes positions beyond those of its training, but its answers there may be useless.
 local function warn_of_context(options, of_model)
   local most = of_model.seq
@@ -80,6 +87,7 @@ function engine_options.opened_of(value)
     or options.weights or options.shard or options.offload
   if not options.model and not has_layout then return options, nil, chat end
   local opened = options.model and folder.open(options.model, options.adapter) or model_of(options.trainer)
+  check_head(opened, options.model and ("in '%s'"):format(options.model) or "of the trainer")
   warn_of_context(options, opened.options)
   if chat and opened.chat then chat.variables = opened.chat.variables end
   return options, opened, chat or opened.chat
