@@ -9,11 +9,12 @@ local same_model = {}
 local EMBEDDING, HEAD = "embedding.weight", "head.weight"
 
 -- Options of nn.gpt and moe.gpt that are no part of what a model computes from its parameters, or that its layout decides. A tied
--- head may be a matrix of its own in an engine.
+-- head may be a matrix of its own in an engine. Without labels, a head of log-probabilities gives the logits of a language model;
+-- a value head has other parameters.
 local WITHOUT_EFFECT = {}
 for word in ([[tensor sequence_parallel context tp_dtype dropout ignore_index loss scale_residual seed std tile recompute tied seq
     axis dispatcher overlap losses noise parts grouped_gemm residual_std head_tile mlp_tile defined_at
-    made_from]]):gmatch "%S+" do
+    made_from head temperature entropy]]):gmatch "%S+" do
   WITHOUT_EFFECT[word] = true
 end
 
