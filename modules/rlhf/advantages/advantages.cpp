@@ -50,10 +50,10 @@ void sum_rewards(std::span<const double> rewards, double gamma, std::span<double
 }
 
 std::vector<double> group_advantages(std::span<const double> rewards, std::span<const int64_t> groups, Baseline baseline,
-                                     Scale scale, int64_t* equal) {
+                                     AdvantageScale scale, int64_t* equal) {
   std::map<int64_t, std::vector<size_t>> members;
   for (size_t i = 0; i < groups.size(); ++i) members[groups[i]].push_back(i);
-  const double of_batch = scale == Scale::batch ? moments_of(rewards).deviation : 0;
+  const double of_batch = scale == AdvantageScale::batch ? moments_of(rewards).deviation : 0;
   std::vector<double> advantages(rewards.size());
   int64_t equal_groups = 0;
   for (const auto& [group, of_group] : members) {
@@ -66,7 +66,8 @@ std::vector<double> group_advantages(std::span<const double> rewards, std::span<
     }
     const auto n = static_cast<double>(own.size());
     const double factor = baseline == Baseline::others ? n / (n - 1) : 1;  // R - mean of the others = n / (n - 1) (R - mean)
-    const double divisor = scale == Scale::none ? 1 : (scale == Scale::group ? moments.deviation : of_batch) + kLeastDeviation;
+    const double divisor =
+        scale == AdvantageScale::none ? 1 : (scale == AdvantageScale::group ? moments.deviation : of_batch) + kLeastDeviation;
     for (size_t i = 0; i < own.size(); ++i) advantages[of_group[i]] = factor * (own[i] - moments.mean) / divisor;
   }
   if (equal) *equal = equal_groups;

@@ -66,7 +66,7 @@ int token_advantages(lua_State* L) {
 struct GroupsCall {
   at::Tensor rewards, groups;
   bool others = false;
-  Scale scale = Scale::none;
+  AdvantageScale scale = AdvantageScale::none;
 };
 const auto kGroups =
     Schema<GroupsCall>("rlhf.group_advantages")
@@ -75,8 +75,8 @@ const auto kGroups =
         .optional("others", &GroupsCall::others, "subtract the mean of the others of the group in place of that of the group")
         .optional("scale", &GroupsCall::scale, "divide by the standard deviation of the group, of the batch, or of none");
 
-// rlhf.group_advantages{rewards =, groups =, others =, scale =} -> float64, a number per answer; the number of groups whose answers
-// have equal rewards
+// rlhf.group_advantages{rewards =, groups =, others =, scale =} -> float64, a number per answer; the number of groups whose
+// answers have equal rewards
 int advantages_of_groups(lua_State* L) {
   const GroupsCall call = kGroups.parse(lua::check_value(L, 1));
   const auto rewards = doubles_of(call.rewards, "rewards");
@@ -84,9 +84,8 @@ int advantages_of_groups(lua_State* L) {
   if (call.groups.numel() != call.rewards.numel())
     misuse("rlhf.group_advantages: there are {} rewards and {} numbers of groups", call.rewards.numel(), call.groups.numel());
   int64_t equal = 0;
-  const std::vector<double> advantages =
-      group_advantages(rewards, {call.groups.const_data_ptr<int64_t>(), rewards.size()},
-                       call.others ? Baseline::others : Baseline::mean, call.scale, &equal);
+  const std::vector<double> advantages = group_advantages(rewards, {call.groups.const_data_ptr<int64_t>(), rewards.size()},
+                                                          call.others ? Baseline::others : Baseline::mean, call.scale, &equal);
   lua::push(L, at::tensor(advantages, at::kDouble));
   lua::push(L, equal);
   return 2;

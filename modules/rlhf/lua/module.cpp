@@ -12,6 +12,9 @@ ZT_LUA_MODULE(rlhf) {
   module.from_lua("reference", "zt.rlhf.reference").from_lua("teacher", "zt.rlhf.teacher");
   module.from_lua("rollout", "zt.rlhf.rollout").from_lua("score", "zt.rlhf.score").from_lua("advantages", "zt.rlhf.estimate");
   module.from_lua("batches", "zt.rlhf.batches").from_lua("samples", "zt.rlhf.samples");
-  module.from_lua("ema", "zt.rlhf.ema").from_lua("take_ema", "zt.rlhf.take_ema").from_lua("reject", "zt.rlhf.reject").from_lua("report", "zt.rlhf.report");
+  module.from_lua("ema", "zt.rlhf.ema")
+      .from_lua("take_ema", "zt.rlhf.take_ema")
+      .from_lua("reject", "zt.rlhf.reject")
+      .from_lua("report", "zt.rlhf.report");
   module.from_lua("align_overflow", "zt.rlhf.align_overflow");
 }

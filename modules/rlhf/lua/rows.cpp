@@ -1,9 +1,8 @@
 // Rows of sequences, for scripts.
-#include "rows/sequence_rows.h"
-
 #include <algorithm>
 
 #include "open.h"
+#include "rows/sequence_rows.h"
 #include "zt/base/options.h"
 #include "zt/random/rng.h"
 #include "zt/train/trainer.h"
@@ -49,8 +48,9 @@ int count_rows(lua_State* L) {
 
 // rlhf.make_rows{prompts =, ..., chosen =, seq =, rows =} -> {fields = {tokens =, ...}, label_places =, last_places =}
 int make_rows_of(lua_State* L) {
-  static const auto kSchema = rows_schema<RowsCall>("rlhf.make_rows")
-                                  .required("rows", &RowsCall::rows, "how many to make; the last ones may be padding", at_least(0));
+  static const auto kSchema =
+      rows_schema<RowsCall>("rlhf.make_rows")
+          .required("rows", &RowsCall::rows, "how many to make; the last ones may be padding", at_least(0));
   const RowsCall call = kSchema.parse(lua::check_value(L, 1));
   const SequenceRows made = make_rows(call, checked(call), call.rows, call);
   Value::Table fields;

@@ -53,8 +53,7 @@ class RowWriter {
   void add(const Sequences& sequences, int64_t sequence) {
     const int64_t prompt = sequences.prompt_size(sequence), answer = sequences.answer_size(sequence);
     const int64_t begin = at_;
-    fill(prompt + answer,
-         {{"labels", options_.ignore_index}, {"padding", 0}, {"sequence", number_++}, {"lengths", answer}});
+    fill(prompt + answer, {{"labels", options_.ignore_index}, {"padding", 0}, {"sequence", number_++}, {"lengths", answer}});
     const auto tokens = part("tokens", begin, prompt + answer);
     const auto* of_prompt =
         sequences.prompts.const_data_ptr<int64_t>() + sequences.prompt_offsets.const_data_ptr<int64_t>()[sequence];

@@ -40,7 +40,8 @@ struct RowOptions {
 // Misuse if one is longer than a row or if there is no such sequence.
 std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t> chosen, const RowOptions& options);
 
-// Fields [rows, seq], int64. A sequence has a position for each of its tokens, also for the last one, at which reward models score.
+// Fields [rows, seq], int64. A sequence has a position for each of its tokens, also for the last one, at which reward models
+// score.
 //   tokens, and 0 at padding; labels: the next token, if it is one of the answer, else ignore_index
 //   segments: 0, 1, ... per sequence of the row and per padding, in the order in which they lie there; positions: from 0 in each
 //   padding: 1 at padding, else 0

@@ -1,9 +1,9 @@
-"""Checks that models with a value head pass between ztoolkit and Hugging Face's packages, in fp32. Usage: check_values.py ZTOOLKIT
+"""Checks that value models pass between ztoolkit and Hugging Face's packages, in fp32. Usage: check_values.py ZTOOLKIT
 
-For each golden family: transformers loads what `ztoolkit ckpt export` writes as a classifier with one label and computes our value
-at the last token of each prefix; a classifier that transformers has saved is imported, computes its values, and is exported again
-with equal tensors; and a value model as TRL saves it (v_head beside the language model) is imported with --head value. If peft is
-there, adapters with the task type SEQ_CLS pass in both directions. Fails above 1e-5."""
+For each golden family: transformers loads what `ztoolkit ckpt export` writes as a classifier with one label, and computes our
+value at the last token of each prefix; a classifier that transformers has saved is imported, computes its values, and is exported
+again with equal tensors; and a value model as TRL saves it (v_head beside the language model) is imported with --head value. If
+peft is there, adapters with the task type SEQ_CLS pass in both directions. Fails above 1e-5."""
 
 import json
 import pathlib
@@ -128,6 +128,19 @@ def check_imported(name, tokens, out):
     check(all(torch.equal(again[key], values) for key, values in saved.items()), f"{name}: the tensors of transformers differ")
 
 
+def check_padding(name, tokens, out):
+    """A text may end with the token of the padding, at which transformers would take no score."""
+    model, _ = classifier(GOLDEN / name, num_labels=1)
+    torch.nn.init.normal_(model.score.weight)
+    model.config.eos_token_id = model.config.pad_token_id = tokens[0, -1].item()
+    model.save_pretrained(out / "saved")
+    command("ckpt", "import", out / "saved", out / "imported")
+    said = command("ckpt", "export", out / "imported", out / "again", "--huggingface")
+    check("pad_token_id is null" in said, f"{name}: export does not say that it leaves pad_token_id out: {said}")
+    again, _ = classifier(out / "again")
+    compare(f"{name} without padding", ours(out / "imported", out, tokens), at_last_tokens(again, tokens))
+
+
 def check_trl(name, tokens, out):
     """A value model of TRL's is a row of weights on the last hidden state of the language model."""
     model = transformers.AutoModelForCausalLM.from_pretrained(GOLDEN / name, dtype=torch.float32, **EAGER).eval()
@@ -151,7 +164,8 @@ def check_adapter(name, tokens, out):
     compare(f"{name} with our adapter by peft", values, at_last_tokens(model, tokens))
     model.save_pretrained(out / "by_peft")
     lora = f'ckpt.lora_options("{out}/by_peft", base.options)'
-    compare(f"{name} with peft's adapter", ours(GOLDEN / name, out, tokens, 'ckpt.load_adapter(trainer, "{out}/by_peft")', lora), values)
+    load = 'ckpt.load_adapter(trainer, "{out}/by_peft")'
+    compare(f"{name} with peft's adapter", ours(GOLDEN / name, out, tokens, load, lora), values)
     command("ckpt", "import", out / "by_peft", out / "adapted", "--adapter", "--base", GOLDEN / name, "--head", "value")
     command("ckpt", "export", out / "adapted", out / "merged", "--merge", "--huggingface")
     merged, _ = classifier(out / "merged")
@@ -163,7 +177,10 @@ def main():
     transformers.logging.disable_progress_bar()
     for name in FAMILIES:
         tokens = safetensors.torch.load_file(GOLDEN / name / "expected.safetensors")["tokens"]
-        for test in (check_exported, check_imported, check_trl, *([check_adapter] if peft and name in ADAPTED else [])):
+        tests = [check_exported, check_imported, check_padding, check_trl]
+        if peft and name in ADAPTED:
+            tests.append(check_adapter)
+        for test in tests:
             with tempfile.TemporaryDirectory() as out:
                 test(name, tokens, pathlib.Path(out))
 

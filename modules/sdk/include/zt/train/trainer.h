@@ -41,7 +41,8 @@ struct StepResult {
   int64_t tokens = 0;                    // valid tokens of the global batch
   int64_t samples = 0;
   double seconds = 0;
-  bool skipped = false;  // nothing was updated: the loss, a statistic or the gradient was not finite, or the caller did not want it
+  bool skipped =
+      false;  // nothing was updated: the loss, a statistic or the gradient was not finite, or the caller did not want it
   std::vector<LossTerm> terms;
   Stats stats = {};  // what LayerExtras::report shows, by "LAYER.NAME", over all micro-batches and ranks
 };
