@@ -72,3 +72,4 @@ for _, row in ipairs(rows) do
                        ("%.0f"):format(row[3])}
 end
 experiment.say("\n%s\nall: %.0f seconds on %d ranks", zt.text.columns(lines), zt.now() - began, zt.world.size)
+experiment.result = {rows = rows}
