@@ -135,13 +135,30 @@ function events.mistake(run, _, step)
   assert(is_alone or not is_taken, "a wrong batch was accepted")
 end
 
+-- Gives the values of a trainer to one that is whole on each rank, and from that to another one of the first's layout. All must
+-- have the bits that layers see.
+local function move_values(run, variant, copy)
+  local model = run.case.model({}, {})
+  for _, pattern in ipairs(run.case.frozen or {}) do model:freeze(pattern) end
+  local whole = zt.trainer(zt.program(model, {precision = variant.precision}), {separate = true})
+  zt.transfer(run.trainer, whole)
+  zt.transfer(whole, copy)
+  for _, tensor in ipairs(run.trainer:tensors()) do
+    local wanted = run.trainer:parameter(tensor.name)
+    for _, trainer in ipairs{whole, copy} do
+      assert(zt.isclose(trainer:parameter(tensor.name), wanted, 0, 0, true):all():item(),
+             "a transfer has changed " .. tensor.name)
+    end
+  end
+end
+
 -- Another trainer of the same model without an optimizer gets the values of the first, and must then evaluate as it does. A third
 -- one trains from now on in turns with the first.
 function events.beside(run, _, step, variant)
   if variant.reference or variant.fault then return end
   local program, options = run.trainer.program, {optimizer = optimizer_of(run.case.optimizer), on_nonfinite = "skip"}
   local copy = zt.trainer(program, {})
-  for _, tensor in ipairs(run.trainer:tensors()) do copy:set_parameter(tensor.name, run.trainer:parameter(tensor.name)) end
+  move_values(run, variant, copy)
   local batch = batches.joined(batches.pieces(run.case, 300 + step, run.first, run.count, true))
   local wanted, got = run.trainer:evaluate(batch).loss, copy:evaluate(batch).loss
   assert(got == wanted or got ~= got and wanted ~= wanted,
