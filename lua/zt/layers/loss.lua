@@ -23,6 +23,7 @@ local SCHEMA = {
   {"count", "function", "function(batch) -> valid tokens, samples: the numbers that the mean is taken over"},
   {"metrics", "list", "names of the means that the function returns besides", default = {}},
   {"options", "table", "what all ranks must have alike besides"},
+  {"whole_samples", "boolean", "the loss of a token depends on others of its sample, so a rank needs all", default = false},
   {"passes_on", "boolean", "the layer outputs its inputs in training, too, for another loss after it", default = false},
 }
 
@@ -126,6 +127,10 @@ local function loss(run, value)
   local outputs = {}
   for index, name in ipairs(names) do outputs[index] = {name = name, differentiable = options.passes_on} end
   local function add_loss(ctx, given)
+    if options.whole_samples and #ctx.tokens.of_rank > 1 then
+      fail("zt.loss: the loss '%s' needs all tokens of a sample, and no rank has a whole sample, because the model cuts tokens: "
+        .. "give the model no `context`, or another loss", options.name)
+    end
     local out = {}
     for index, name in ipairs(names) do out[name] = given[index] end
     local number = number_in(ctx, out[names[1]], options)

@@ -79,7 +79,7 @@ end
 local function distil(value)
   local o = check.options(NAME, SCHEMA, value or {})
   means.check(NAME, o)
-  local of_loss = means.of_loss(NAME, o)
+  local of_loss = means.of_loss(NAME, o, {})
   of_loss.name, of_loss.options, of_loss.inputs, of_loss.metrics = o.name, o, {"logits"}, {"agreement"}
   local of_means = of_loss.count
   of_loss.count = function(batch)

@@ -89,9 +89,7 @@ local function dpo(value)
     name = o.name, options = o, inputs = {"logprobs"}, per = "sample", reduction = "sum", metrics = {"accuracy", "margin"},
     count = function(batch)
       local counts, field = valid.of_batch(batch, o.ignore_index), sequences.checked(batch, NAME)
-      if not batch "ref_logprobs" then
-        fail("%s: the batch has no field 'ref_logprobs', the log-probabilities of the reference: rlhf.reference adds it", NAME)
-      end
+      valid.check_fields(NAME, batch, {"ref_logprobs"})
       if o.kind == "kto" and not batch "kl" then
         fail("%s: kind = \"kto\" needs the field 'kl', the KL divergence of the batch: give rlhf.reference the policy", NAME)
       end

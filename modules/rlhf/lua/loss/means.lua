@@ -31,16 +31,23 @@ function means.check(loss, o)
   end
 end
 
---- Returns the options of zt.loss that go with the mean.
-function means.of_loss(loss, o)
+--- Returns the options of zt.loss that go with the mean. needed: a list of the fields that the loss reads besides labels.
+function means.of_loss(loss, o, needed)
   if o.mean == "token" then
-    return {per = "token", reduction = "sum",
-            count = function(batch) return valid.number(valid.of_batch(batch, o.ignore_index)) end}
+    return {
+      per = "token", reduction = "sum",
+      count = function(batch)
+        local counts = valid.of_batch(batch, o.ignore_index)
+        valid.check_fields(loss, batch, needed)
+        return valid.number(counts)
+      end,
+    }
   end
   return {
     per = "sample", adds_over_tokens = true, reduction = "sum",
     count = function(batch)
       local counts = valid.of_batch(batch, o.ignore_index)
+      valid.check_fields(loss, batch, needed)
       if o.mean == "sequence" and not batch "lengths" then
         fail("%s: mean = \"sequence\" needs the field 'lengths', the number of tokens that count in the sequence of each "
           .. "position: rlhf.batches makes it", loss)

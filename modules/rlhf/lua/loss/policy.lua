@@ -116,12 +116,13 @@ function policy.layer(loss, o)
     kl.check(loss, o.kl)
     if o.kl.coefficient == 0 then o.kl = nil end
   end
-  local of_loss = means.of_loss(loss, o)
+  local needed = {"old_logprobs", "advantages", o.kl and "ref_logprobs"}
+  local of_loss = means.of_loss(loss, o, needed)
   of_loss.name, of_loss.options, of_loss.inputs = o.name, o, o.entropy > 0 and {"logprobs", "entropy"} or {"logprobs"}
   of_loss.metrics, of_loss.passes_on = {"ratio", "clipped", "moved"}, true
   if o.kl then table.insert(of_loss.metrics, "kl") end
   if o.entropy > 0 then table.insert(of_loss.metrics, "entropy") end
-  if o.level == "sequence" then of_loss.adds_over_tokens = nil end
+  if o.level == "sequence" then of_loss.adds_over_tokens, of_loss.whole_samples = nil, true end
   return core.loss(function(out, ctx) return run(out, ctx, o) end, of_loss)
 end
 

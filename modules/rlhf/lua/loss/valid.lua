@@ -24,6 +24,21 @@ function valid.of_batch(batch, ignore_index, of_ptx)
   return mask(labels, batch "is_ptx", ignore_index, of_ptx)
 end
 
+-- By field of a batch: the calls that make it.
+local MADE_BY = {
+  old_logprobs = "rlhf.score and rlhf.batches make it", old_values = "rlhf.score{critic = ...} and rlhf.batches make it",
+  ref_logprobs = "rlhf.reference, or rlhf.score{reference = ...} and rlhf.batches make it",
+  advantages = "rlhf.advantages and rlhf.batches make it",
+  returns = "rlhf.advantages{kind = \"gae\"} and rlhf.batches make it",
+}
+
+--- Fails unless the batch of a layer's count has the fields `needed`, a list of names. loss: the name of the function.
+function valid.check_fields(loss, batch, needed)
+  for _, name in ipairs(needed) do
+    if not batch(name) then fail("%s: the batch has no field '%s': %s", loss, name, MADE_BY[name]) end
+  end
+end
+
 --- Returns how many positions count.
 function valid.number(counts)
   if counts:device() == "meta" then return counts:numel() end

@@ -33,7 +33,7 @@ end
 local function value_loss(value)
   local o = check.options(NAME, SCHEMA, value or {})
   means.check(NAME, o)
-  local of_loss = means.of_loss(NAME, o)
+  local of_loss = means.of_loss(NAME, o, o.clip > 0 and {"returns", "old_values"} or {"returns"})
   of_loss.name, of_loss.options, of_loss.inputs, of_loss.metrics = o.name, o, {"values"}, {"clipped"}
   return core.loss(function(out, ctx) return run(out, ctx, o) end, of_loss)
 end
