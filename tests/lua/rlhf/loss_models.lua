@@ -66,6 +66,7 @@ local function numbers(number, shape)
   return zt.sin(zt.arange(count):to "float64" * (0.7 + number) + number):view(shape)
 end
 
+-- What stands where no token counts must have no influence, so there is nan.
 local function add_fields(batch, step)
   local shape = batch.tokens:size()
   batch.old_logprobs, batch.ref_logprobs = numbers(step, shape) - 2.5, numbers(step + 0.1, shape) - 2.5
@@ -73,6 +74,15 @@ local function add_fields(batch, step)
   batch.returns, batch.old_values = numbers(step + 0.4, shape), numbers(step + 0.5, shape)
   batch.teacher_logits = numbers(step + 0.6, {shape[1], shape[2], loss_models.VOCAB})
   batch.teacher_logprobs, batch.teacher_tokens = batch.teacher_logits:log_softmax(-1):topk(3, -1)
+  local is_left_out = batch.labels:lt(0)
+  if batch.is_ptx then is_left_out = is_left_out:logical_or(batch.is_ptx:ne(0)) end
+  for _, name in ipairs{"old_logprobs", "ref_logprobs", "advantages", "correction", "returns", "old_values"} do
+    batch[name] = batch[name]:masked_fill(is_left_out, 0 / 0)
+  end
+  for _, name in ipairs{"teacher_logits", "teacher_logprobs"} do
+    batch[name] = batch[name]:masked_fill(is_left_out:unsqueeze(-1), 0 / 0)
+  end
+  batch.teacher_tokens = batch.teacher_tokens:masked_fill(is_left_out:unsqueeze(-1), -1)
   batch.kl = zt.zeros({shape[1]}, {dtype = "float64"}) + 0.05
 end
 

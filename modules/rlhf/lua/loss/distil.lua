@@ -47,11 +47,12 @@ local LOSSES = {
   end,
 }
 
--- Returns the log-probabilities of the teacher and of the student, [rows, seq, classes].
-local function logprobs_of(out, ctx, o)
-  local student = (out.logits:to "float64" / o.temperature):log_softmax(-1)
+-- Returns the log-probabilities of the teacher and of the student, [rows, seq, classes]. What the teacher's fields have where no
+-- token counts has no influence.
+local function logprobs_of(out, ctx, counts, o)
+  local student, is_left_out = (out.logits:to "float64" / o.temperature):log_softmax(-1), counts:logical_not():unsqueeze(-1)
   if not o.top then
-    local logits = ctx:batch "teacher_logits":to "float64"
+    local logits = ctx:batch "teacher_logits":to "float64":masked_fill(is_left_out, 0)
     if logits:size(-1) ~= student:size(-1) then
       fail("%s: the teacher has logits of %d tokens, and the student of %d: they need one vocabulary", NAME, logits:size(-1),
            student:size(-1))
@@ -62,12 +63,12 @@ local function logprobs_of(out, ctx, o)
   if tokens:size(-1) ~= o.top then
     fail("%s: the batch has %d tokens of the teacher, and top = %d", NAME, tokens:size(-1), o.top)
   end
-  return with_rest(teacher), with_rest(student:gather(2, tokens))
+  return with_rest(teacher:masked_fill(is_left_out, 0)), with_rest(student:gather(2, tokens:masked_fill(is_left_out, 0)))
 end
 
 local function run(out, ctx, o)
-  local teacher, student = logprobs_of(out, ctx, o)
   local counts = valid.of(ctx, o.ignore_index)
+  local teacher, student = logprobs_of(out, ctx, counts, o)
   local losses = LOSSES[o.kind](teacher, student, o)
   local agree = teacher:argmax(-1):eq(student:detach():argmax(-1)):logical_and(counts)
   return means.sum(ctx, losses, counts, o), {agreement = {agree:sum(), counts:sum()}}
