@@ -1,7 +1,9 @@
 --- rlhf.reference(batch, {reference = trainer}): adds the reference's log-probabilities to a batch of pairs, for rlhf.loss.dpo.
 
 local check = require "zt.check"
+local fail = require "zt.fail"
 local outputs = require "zt.rlhf.outputs"
+local rlhf = require "zt.rlhf"
 local sequences = require "zt.rlhf.loss.sequences"
 
 local NAME = "rlhf.reference"
@@ -23,10 +25,21 @@ local function divergence(batch, policy, o)
   return math.max(total / math.max(number, 1), 0)
 end
 
+-- Fails unless `axis` is that of the ranks with different rows: the divergence is one number of the global batch.
+local function check_axis(o)
+  local own = rlhf.share_of(o.policy)
+  local parts, given = own and own.count or 1, o.axis and o.axis.size or 1
+  if parts ~= given then
+    fail("%s: the ranks of the policy have %d different parts of the batch, and %s: give the axis along which their rows differ, "
+      .. "for the KL divergence of the global batch", NAME, parts, o.axis and "`axis` has " .. given or "`axis` is missing")
+  end
+end
+
 --- Adds the field ref_logprobs [rows, seq], and with `policy` kl [rows], to a batch. Returns the batch. Collective.
 local function reference(batch, value)
   outputs.check_batch(NAME, batch)
   local o = check.options(NAME, SCHEMA, value or {})
+  if o.policy then check_axis(o) end
   local logprobs = outputs.named(o.reference, batch, "logprobs", o.adapters, NAME)
   batch.ref_logprobs = logprobs
   if o.policy then
