@@ -7,6 +7,7 @@ local Experience = require "zt.rlhf.experience"
 local fail = require "zt.fail"
 local rlhf = require "zt.rlhf"
 local sequences = require "zt.rlhf.loss.sequences"
+local scoring = require "zt.rlhf.scoring"
 local share = require "zt.rlhf.share"
 
 local NAME = "rlhf.batches"
@@ -76,7 +77,7 @@ end
 
 -- Returns this rank's part of a batch of sequences.
 local function batch_of(experience, numbers, o, update)
-  local own = share.of(o.trainer, experience.world)
+  local own = share.of(o.trainer, nil) -- a trainer of this rank alone learns all sequences
   local micro_batches = o.trainer.program.micro_batches
   local text = o.ptx and text_rows(o.ptx(update), o.seq)
   local needed = share.rows(experience, numbers, own.count, o.seq, o.padding) + (text and text.tokens:size(0) or 0)
@@ -95,12 +96,14 @@ end
 --- Iterates over the batches: this rank's part of each. All sequences come once per epoch, in an order that the seed decides, cut
 -- into `updates` batches; which sequences a batch has does not depend on ranks. Their numbers of tokens and rows may differ, and
 -- rows of padding fill, so that all ranks have equally many. Fields: those of rlhf.make_rows, and the numbers of the
--- experience's tokens at the places of their labels: old_logprobs, advantages, ...
+-- experience's tokens at the places of their labels: old_logprobs, advantages, ... The call is collective over the ranks of the
+-- experience.
 local function batches(experience, value)
   if not class.is(experience, Experience) then
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))
   end
-  local o = check.options(NAME, SCHEMA, value)
+  local o = share.options(experience.world, NAME, SCHEMA, value)
+  scoring.check_model(experience, o.trainer, "trainer's model", NAME)
   o.seq = o.seq or experience:longest()
   local kept = #experience:kept()
   if kept == 0 then fail("%s: no answer is left to learn from: all were dropped or are empty", NAME) end

@@ -7,6 +7,7 @@ local Experience = require "zt.rlhf.experience"
 local fail = require "zt.fail"
 local kl = require "zt.rlhf.loss.kl"
 local rlhf = require "zt.rlhf"
+local share = require "zt.rlhf.share"
 
 local NAME = "rlhf.advantages"
 local function is_of_tokens(o) return o.kind == "gae" or o.kind == "reinforce++" end
@@ -100,13 +101,13 @@ end
 
 --- Adds advantages of the tokens, and with kind = "gae" returns, to an experience that has rewards. Returns the experience. The
 -- reward of an answer stands at its last token. Defaults: scale = "group" of "group"; whiten = "batch" of "reinforce++", else
--- "none".
+-- "none". Collective over the ranks of the experience.
 local function advantages(experience, value)
   if not class.is(experience, Experience) then
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))
   end
   local began = core.now()
-  local o = check.options(NAME, SCHEMA, value)
+  local o = share.options(experience.world, NAME, SCHEMA, value)
   local whiten = o.whiten or (o.kind == "reinforce++" and "batch" or "none")
   local found = KINDS[o.kind](experience, o)
   experience.of_tokens.advantages = whiten == "batch" and whitened(experience, found) or found

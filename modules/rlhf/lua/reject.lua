@@ -4,6 +4,7 @@ local check = require "zt.check"
 local class = require "zt.class"
 local Experience = require "zt.rlhf.experience"
 local fail = require "zt.fail"
+local share = require "zt.rlhf.share"
 
 local NAME = "rlhf.reject"
 local SCHEMA = {
@@ -36,11 +37,12 @@ end
 
 --- Drops all answers but the best `keep` to each prompt, so that later calls and rlhf.batches see these only: a model with a loss
 -- of labels, such as nn.lm_loss, learns them. Returns the experience.
+-- Collective over the ranks of the experience.
 local function reject(experience, value)
   if not class.is(experience, Experience) then
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))
   end
-  local o = check.options(NAME, SCHEMA, value or {})
+  local o = share.options(experience.world, NAME, SCHEMA, value or {})
   if not experience.rewards then fail("%s needs rewards, which rlhf.score{reward = ...} gives", NAME) end
   local by_group, order = ranked(experience, o)
   local kept = 0

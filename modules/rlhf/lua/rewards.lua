@@ -45,7 +45,13 @@ return function(experience, fn)
       if reward then rewards[i - 1] = reward else dropped[i - 1] = 1 end
     end
   end)
-  local is_kept = {}
-  for i, each in ipairs(experience:joined(dropped):tolist()) do is_kept[i] = each == 0 end
+  local is_kept, kept = {}, 0
+  for i, each in ipairs(experience:joined(dropped):tolist()) do
+    is_kept[i] = each == 0
+    kept = kept + 1 - each
+  end
+  if kept == 0 then
+    fail("rlhf.score: the reward function has dropped all %d answers: nothing is left to learn from", experience.count)
+  end
   return experience:joined(rewards), is_kept
 end

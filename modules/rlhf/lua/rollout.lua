@@ -4,6 +4,7 @@ local check = require "zt.check"
 local core = require "zt.core"
 local Experience = require "zt.rlhf.experience"
 local fail = require "zt.fail"
+local infer = require "zt.infer"
 local rlhf = require "zt.rlhf"
 local share = require "zt.rlhf.share"
 
@@ -27,13 +28,35 @@ local SCHEMA = {
 -- Options of requests with which an answer is not a sample of the policy.
 local REFUSED = {"top_k", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"}
 
-local function check_refused(o)
+local function check_more(o)
   for _, name in ipairs(REFUSED) do
     if o[name] ~= nil then
       fail("%s.%s: with it an answer is no sample of the policy, whose probabilities the losses use, so gradients would be "
         .. "biased: leave it out", NAME, name)
     end
   end
+  if check.type_name(o.engine) ~= "an InferenceEngine" then
+    fail("%s.engine must be an engine of infer.engine, got %s", NAME, check.type_name(o.engine))
+  end
+  if not o.engine.trainer then fail("%s.engine was released: make another one", NAME) end
+end
+
+-- Returns the mesh that options name, also if others of them are wrong; nil if they name none.
+local function mesh_of(value)
+  if type(value) ~= "table" then return nil end
+  if check.is("Mesh", value.mesh) then return value.mesh end
+  local engine = value.engine
+  return check.type_name(engine) == "an InferenceEngine" and engine.trainer and engine.trainer.mesh or nil
+end
+
+-- Returns the numbers of the prompts, a list.
+local function sample_numbers(given)
+  local sample = given.sample
+  if check.is("tensor", sample) and sample:dtype() == "int64" and sample:dim() == 1 and sample:numel() == #given.prompts then
+    return sample:tolist()
+  end
+  fail("%s.prompts.sample must be an int64 vector with the number of each of the %d prompts, got %s", NAME, #given.prompts,
+       check.is("tensor", sample) and ("%d of %s"):format(sample:numel(), sample:dtype()) or check.type_name(sample))
 end
 
 -- Returns the list of this rank's prompts, {sample =, tokens = list, item =}.
@@ -42,7 +65,7 @@ local function own_prompts(given)
     fail("%s.prompts must be a batch of data.prompts, {prompts = {tokens, ...}}, got %s", NAME,
          given.prompts == nil and "no prompts in it" or "an empty list")
   end
-  local samples, list = given.sample and given.sample:tolist(), {}
+  local samples, list = given.sample and sample_numbers(given), {}
   for i, tokens in ipairs(given.prompts) do
     local is_tensor = check.is("tensor", tokens)
     if not is_tensor and type(tokens) ~= "table" then
@@ -61,16 +84,21 @@ local function all_prompts(world, given)
   local all, by_sample = {}, {}
   for _, list in ipairs(world and world:gather_values(own) or {own}) do
     for _, prompt in ipairs(list) do
-      if not by_sample[prompt.sample] then
+      local there = by_sample[prompt.sample]
+      if not there then
         by_sample[prompt.sample], all[#all + 1] = prompt, prompt
+      elseif table.concat(there.tokens, " ") ~= table.concat(prompt.tokens, " ") then
+        fail("%s.prompts: two different prompts have the sample number %d, which decides their random numbers: give `sample`, "
+          .. "with a number of its own for each prompt of all ranks", NAME, prompt.sample)
       end
     end
   end
+  if #all == 0 then fail("%s.prompts: no rank has a prompt", NAME) end
   table.sort(all, function(a, b) return a.sample < b.sample end)
   return all
 end
 
--- Returns the answers of this rank's group, and the numbers of their prompts in the list by request.
+-- Returns the answers of this rank's group, and the places of their prompts in the list by request: {answers =, places =}.
 local function generate(o, prompts, own)
   local requests, places = {}, {}
   for place = own.index + 1, #prompts, own.count do
@@ -81,7 +109,7 @@ local function generate(o, prompts, own)
     }
     places[#requests] = place
   end
-  return o.engine:generate(requests), places
+  return {answers = o.engine:generate(requests), places = places}
 end
 
 -- Fails if an answer is none.
@@ -98,8 +126,10 @@ local function offsets_of(lengths)
   return core.cat({core.zeros({1}, {dtype = "int64"}), lengths:cumsum(0)})
 end
 
--- Puts together what the first ranks of all groups have: lengths, tokens, log-probabilities and how answers ended.
-local function join(world, answers, places, count, n, is_first)
+-- Puts together what the first ranks of all groups have: lengths, tokens, log-probabilities and how answers ended. The engine has
+-- log-probabilities in float64. `precision` is that of the output of a head, so that a model whose arithmetic is that of the
+-- engine has equal ones.
+local function join(world, answers, places, count, n, is_first, precision)
   local lengths = core.zeros({count}, {dtype = "int64"})
   local ended = core.zeros({count}, {dtype = "int64"})
   local function number(answer) return (places[answer.request] - 1) * n + answer.copy end
@@ -118,7 +148,7 @@ local function join(world, answers, places, count, n, is_first)
       local first, of_answer = offsets[number(answer)]:item(), {}
       for t, each in ipairs(answer.logprobs) do of_answer[t] = each.sampled_logprob end
       tokens:narrow(0, first, size):copy_(core.tensor(answer.tokens, {dtype = "int64"}))
-      logprobs:narrow(0, first, size):copy_(core.tensor(of_answer, {dtype = "float64"}))
+      logprobs:narrow(0, first, size):copy_(core.tensor(of_answer, {dtype = precision}))
     end
   end
   return offsets, share.joined(world, tokens), share.joined(world, logprobs), ended
@@ -155,22 +185,23 @@ end
 -- the mesh.
 local function rollout(value)
   local began = core.now()
-  local o = check.options(NAME, SCHEMA, value)
-  check_refused(o)
-  if check.type_name(o.engine) ~= "an InferenceEngine" then
-    fail("%s.engine must be an engine of infer.engine, got %s", NAME, check.type_name(o.engine))
-  end
-  if not o.engine.trainer then fail("%s.engine was released: make another one", NAME) end
+  local mesh = mesh_of(value)
+  local o = share.options(mesh and share.world(mesh, NAME), NAME, SCHEMA, value, "prompts", check_more)
   local world = share.world(o.mesh or o.engine.trainer.mesh, NAME)
   local prompts = all_prompts(world, o.prompts)
   local own = share.of(o.engine.trainer, world)
-  local answers, places = generate(o, prompts, own)
-  share.together(world, function() check_answers(answers, places, prompts) end)
+  local made = share.together(world, function()
+    local generated = generate(o, prompts, own)
+    check_answers(generated.answers, generated.places, prompts)
+    return generated
+  end)
 
   local parts = prompt_parts(prompts, o.n)
   parts.world, parts.temperature, parts.tokenizer, parts.vocabulary =
     world, o.temperature, o.engine.tokenizer, o.engine.vocabulary
-  local offsets, tokens, logprobs, ended = join(world, answers, places, #prompts * o.n, o.n, own.is_first)
+  local precision = infer.abilities(o.engine.trainer).dtype == "fp64" and "float64" or "float32"
+  local offsets, tokens, logprobs, ended =
+    join(world, made.answers, made.places, #prompts * o.n, o.n, own.is_first, precision)
   parts.answer_offsets, parts.answers, parts.truncated, parts.n = offsets, tokens, {}, o.n
   for i, each in ipairs(ended:tolist()) do parts.truncated[i] = each == 1 end
   local experience = Experience(parts)

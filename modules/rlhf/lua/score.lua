@@ -8,6 +8,7 @@ local fail = require "zt.fail"
 local kl = require "zt.rlhf.loss.kl"
 local rewards = require "zt.rlhf.rewards"
 local scoring = require "zt.rlhf.scoring"
+local share = require "zt.rlhf.share"
 
 local NAME = "rlhf.score"
 local SCHEMA = {
@@ -27,35 +28,6 @@ local WEIGHTS = {
   {"cap", "number", "the largest weight", default = 2, above = 0},
 }
 
--- Returns the temperature of the head of log-probabilities of a model; nil if there is none.
-local function temperature_of(model)
-  local options = model.options
-  if options then return options.head == "logprobs" and (options.temperature or 1) or nil end
-  for _, layer in ipairs(model.description.layers) do
-    if layer.kind == "lm_logprobs" then return tonumber(layer.options.temperature or "1") end
-  end
-  return nil
-end
-
--- Fails unless the model's log-probabilities are those of the distribution from which the answers were drawn.
-local function check_temperature(experience, trainer, which)
-  local temperature = temperature_of(trainer.model)
-  if temperature and temperature ~= experience.temperature then
-    fail("%s: the answers were drawn at temperature %g, and the %s has lm_logprobs.temperature = %g, so its log-probabilities "
-      .. "are those of another distribution: give both the same", NAME, experience.temperature, which, temperature)
-  end
-end
-
--- Fails unless the model has the vocabulary of the engine that has made the answers.
-local function check_vocabulary(experience, trainer, which)
-  local options = trainer.model.options
-  local vocabulary = options and options.vocab
-  if vocabulary and vocabulary ~= experience.vocabulary then
-    fail("%s: the vocabulary of the %s has %d tokens, and that of the policy %d: they need the same tokenizer", NAME, which,
-         vocabulary, experience.vocabulary)
-  end
-end
-
 -- Adds the weights by which samples of the engine count as samples of the trainer, at most `cap`.
 local function add_weights(experience, is)
   local o = check.options(NAME .. ".is", WEIGHTS, is)
@@ -66,12 +38,11 @@ end
 
 local function add_old(experience, o)
   local of_tokens, metrics = experience.of_tokens, experience.metrics
+  if o.actor then scoring.check_model(experience, o.actor, "actor", NAME) end
   if o.old == "sampler" or not o.actor then
     of_tokens.old_logprobs = of_tokens.sampled_logprobs
     return
   end
-  check_temperature(experience, o.actor, "actor")
-  check_vocabulary(experience, o.actor, "actor")
   of_tokens.old_logprobs = scoring.of_tokens(experience, o.actor, "logprobs", {rows = o.rows, seq = o.seq, call = NAME})
   local gap = of_tokens.old_logprobs - of_tokens.sampled_logprobs
   metrics.sampler_gap = experience:mean(gap:abs())
@@ -81,14 +52,8 @@ end
 
 local function add_reference(experience, o)
   local reference, adapters = o.reference, true
-  if reference == "base" then
-    if not o.actor then fail("%s: reference = \"base\" is the actor without its adapters: give actor", NAME) end
-    reference, adapters = o.actor, false
-  elseif not check.is("Trainer", reference) then
-    fail("%s.reference must be a Trainer or \"base\", got %s", NAME, check.type_name(reference))
-  end
-  check_temperature(experience, reference, "reference")
-  check_vocabulary(experience, reference, "reference")
+  if reference == "base" then reference, adapters = o.actor, false end
+  scoring.check_model(experience, reference, "reference", NAME)
   experience.of_tokens.ref_logprobs =
     scoring.of_tokens(experience, reference, "logprobs", {rows = o.rows, seq = o.seq, adapters = adapters, call = NAME})
   experience.metrics.kl =
@@ -98,22 +63,30 @@ end
 local function add_rewards(experience, o)
   if type(o.reward) == "function" then
     experience.rewards, experience.is_kept = rewards(experience, o.reward)
-  elseif check.is("Trainer", o.reward) then
-    check_vocabulary(experience, o.reward, "reward model")
-    experience.rewards = scoring.of_sequences(experience, o.reward, {rows = o.rows, seq = o.seq, call = NAME})
   else
-    fail("%s.reward must be a Trainer or a function, got %s", NAME, check.type_name(o.reward))
+    scoring.check_model(experience, o.reward, "reward model", NAME)
+    experience.rewards = scoring.of_sequences(experience, o.reward, {rows = o.rows, seq = o.seq, call = NAME})
   end
   local mask = experience:kept_mask()
   local kept = mask:sum():item()
-  if kept == 0 and experience.count > 0 then
-    fail("%s: the reward function has dropped all %d answers: nothing is left to learn from", NAME, experience.count)
-  end
   local mean = (experience.rewards * mask):sum():item() / math.max(kept, 1)
   experience.metrics.reward = mean
   experience.metrics.reward_deviation =
     math.sqrt(((experience.rewards - mean):square() * mask):sum():item() / math.max(kept - 1, 1))
   experience.metrics.dropped = 1 - kept / math.max(experience.count, 1)
+end
+
+-- Fails unless models are where options need them.
+local function check_more(o)
+  if o.reference == "base" and not o.actor then
+    fail("%s: reference = \"base\" is the actor without its adapters: give actor", NAME)
+  end
+  if o.reference ~= nil and o.reference ~= "base" and not check.is("Trainer", o.reference) then
+    fail("%s.reference must be a Trainer or \"base\", got %s", NAME, check.type_name(o.reference))
+  end
+  if o.reward ~= nil and type(o.reward) ~= "function" and not check.is("Trainer", o.reward) then
+    fail("%s.reward must be a Trainer or a function, got %s", NAME, check.type_name(o.reward))
+  end
 end
 
 --- Adds to an experience: rewards; of the tokens old_logprobs, ref_logprobs, old_values and, with `is`, correction. A reward
@@ -124,12 +97,12 @@ local function score(experience, value)
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))
   end
   local began = core.now()
-  local o = check.options(NAME, SCHEMA, value or {})
+  local o = share.options(experience.world, NAME, SCHEMA, value or {}, nil, check_more)
   if o.reward ~= nil then add_rewards(experience, o) end
   add_old(experience, o)
   if o.reference ~= nil then add_reference(experience, o) end
   if o.critic then
-    check_vocabulary(experience, o.critic, "critic")
+    scoring.check_model(experience, o.critic, "critic", NAME)
     experience.of_tokens.old_values =
       scoring.of_tokens(experience, o.critic, "values", {rows = o.rows, seq = o.seq, call = NAME})
   end

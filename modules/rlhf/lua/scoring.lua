@@ -9,6 +9,32 @@ local share = require "zt.rlhf.share"
 
 local scoring = {}
 
+-- Returns the temperature of the head of log-probabilities of a model; nil if there is none.
+local function temperature_of(model)
+  local options = model.options
+  if options then return options.head == "logprobs" and (options.temperature or 1) or nil end
+  for _, layer in ipairs(model.description.layers) do
+    if layer.kind == "lm_logprobs" then return tonumber(layer.options.temperature or "1") end
+  end
+  return nil
+end
+
+--- Fails unless the model has the vocabulary of the engine that has made the answers, and its log-probabilities, if it outputs
+-- any, are those of the distribution from which they were drawn. which: the model's name; call: that of the function.
+function scoring.check_model(experience, trainer, which, call)
+  local options = trainer.model.options
+  local vocabulary = options and options.vocab
+  if vocabulary and vocabulary ~= experience.vocabulary then
+    fail("%s: the vocabulary of the %s has %d tokens, and that of the policy %d: they need the same tokenizer", call, which,
+         vocabulary, experience.vocabulary)
+  end
+  local temperature = temperature_of(trainer.model)
+  if temperature and temperature ~= experience.temperature then
+    fail("%s: the answers were drawn at temperature %g, and the %s has lm_logprobs.temperature = %g, so its log-probabilities "
+      .. "are those of another distribution: give both the same", call, experience.temperature, which, temperature)
+  end
+end
+
 -- Returns rows for the sequences, and in how many calls they are computed.
 local function rows_for(experience, trainer, numbers, o)
   local own = share.of(trainer, experience.world)

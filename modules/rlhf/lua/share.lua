@@ -1,6 +1,8 @@
 --- Which part of the work on an experience is this rank's: groups of ranks that compute the same rows of a model take turns.
 
+local check = require "zt.check"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local rlhf = require "zt.rlhf"
 
 local share = {}
@@ -42,18 +44,60 @@ function share.joined(world, tensor)
   return tensor:copy_(shared)
 end
 
---- Runs fn() on every rank. If it fails on some, all fail with the message of the first of these ranks. world: an axis or nil.
-function share.together(world, fn)
+--- Runs fn() on every rank and returns its result. If it fails on some, all fail with the message of the first of these ranks.
+-- told(result), if given, returns a text that must be equal on all ranks; call: whose options it is, for the message. world: an
+-- axis or nil. Collective over it.
+function share.together(world, fn, call, told)
   local is_done, result = pcall(fn)
-  local reason = is_done and "" or tostring(result)
   if not world or world.size == 1 then
     if not is_done then error(result, 0) end
     return result
   end
-  for rank, of_rank in ipairs(world:gather_values(reason)) do
-    if of_rank ~= "" then error(is_done and ("rank %d: %s"):format(rank - 1, of_rank) or reason, 0) end
+  local own = {reason = not is_done and tostring(result) or nil, told = is_done and told and told(result) or nil}
+  local all = world:gather_values(own)
+  for rank, of_rank in ipairs(all) do
+    if of_rank.reason then error(("rank %d: %s"):format(rank - 1, of_rank.reason), 0) end
+  end
+  for rank, of_rank in ipairs(all) do
+    if of_rank.told ~= all[1].told then
+      fail("%s: ranks 0 and %d give different options, %s and %s, so they would learn from different numbers: give all ranks the "
+        .. "same", call, rank - 1, all[1].told, of_rank.told)
+    end
   end
   return result
+end
+
+-- Returns a value of an option as a text that is equal for equal plain values. Of others it names the type.
+local function text_of(value)
+  if type(value) == "number" then
+    local short = ("%.15g"):format(value)
+    return tonumber(short) == value and short or ("%.17g"):format(value)
+  end
+  if type(value) ~= "table" or check.type_name(value) ~= "a table" and check.type_name(value) ~= "a list" then
+    local is_plain = type(value) == "string" or type(value) == "boolean"
+    return is_plain and tostring(value) or check.type_name(value)
+  end
+  local parts = {}
+  for key, each in pairs(value) do parts[#parts + 1] = tostring(key) .. " = " .. text_of(each) end
+  table.sort(parts)
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+--- Returns the options of a call, checked, which all ranks must give alike. schema: as of check.options. left_out: the name of an
+-- option that may differ, or nil. more: function(options) with further checks, or nil. Collective over world, an axis or nil.
+function share.options(world, call, schema, value, left_out, more)
+  local function checked()
+    local o = check.options(call, schema, value)
+    if more then more(o) end
+    return o
+  end
+  return share.together(world, checked, call, function(o)
+    local compared = {}
+    for key, each in pairs(o) do
+      if key ~= left_out then compared[key] = each end
+    end
+    return text_of(compared)
+  end)
 end
 
 --- Returns the axis of all ranks of a mesh, nil for one rank. call: for the message where there are several ranks and no mesh.
