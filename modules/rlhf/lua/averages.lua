@@ -24,7 +24,7 @@ local function with_averages(actions, begin, average)
 end
 
 --- Returns a pass of the phase overlap. The average begins as the parameters before the first step; each update makes it decay *
--- average + (1 - decay) * parameters, in the optimizer's precision. It is sharded and saved like the optimizer's state.
+-- average + (1 - decay) * parameters, in float32. It is sharded and saved like the optimizer's state.
 -- rlhf.take_ema copies it to another trainer.
 local function ema(value)
   local o = check.options(NAME, SCHEMA, value or {})
@@ -37,7 +37,7 @@ local function ema(value)
   }
   local average = core.action{
     name = "EMA", role = "update", reads = {"master"}, buffers = {buffer},
-    start = function(ctx) ctx.buffer.ema:lerp_(ctx.unit.master, 1 - o.decay) end,
+    start = function(ctx) ctx.buffer.ema:lerp_(ctx.unit.master:to(ctx.buffer.ema:dtype()), 1 - o.decay) end,
   }
   return core.pass{
     name = "rlhf.ema", phase = "overlap", mesh = o.mesh, actions = {begin, average}, buffers = {buffer},
