@@ -1,5 +1,5 @@
 -- Runs a small loop of GRPO on several layouts, which must draw the same samples and end with the same weights as one rank. Also
--- runs on two and four ranks.
+-- runs on two, three and four ranks.
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
@@ -15,7 +15,7 @@ local LAYOUTS = {
   {{mesh = {dp = 2}, stage = 3, micro_batches = 2}, {mesh = {dp = 2}, stage = 1, count = 1}, {mesh = {dp = 1, tp = 2}},
    {mesh = {pp = 2, dp = 1}, micro_batches = 3}, {mesh = {dp = 2}, stage = 3, engine = "tensor"},
    {mesh = {dp = 1, cp = 2}, micro_batches = 2}},
-  {},
+  {{mesh = {dp = 3}, stage = 3}, {mesh = {dp = 3}, stage = 2, count = 2, micro_batches = 2}},
   {{mesh = {dp = 2, tp = 2}, stage = 3, engine = "tensor"}, {mesh = {pp = 2, dp = 2}, stage = 1, micro_batches = 2}},
 }
 
