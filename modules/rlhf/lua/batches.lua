@@ -96,8 +96,8 @@ end
 --- Iterates over the batches: this rank's part of each. All sequences come once per epoch, in an order that the seed decides, cut
 -- into `updates` batches; which sequences a batch has does not depend on ranks. Their numbers of tokens and rows may differ, and
 -- rows of padding fill, so that all ranks have equally many. Fields: those of rlhf.make_rows, and the numbers of the
--- experience's tokens at the places of their labels: old_logprobs, advantages, ... The call is collective over the ranks of the
--- experience.
+-- experience's tokens at the places of their labels: old_logprobs, advantages, ... The call and each batch are collective over
+-- the ranks of the experience.
 local function batches(experience, value)
   if not class.is(experience, Experience) then
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))
@@ -116,7 +116,9 @@ local function batches(experience, value)
     if epoch == o.epochs then return nil end
     if update == 0 then numbers = shuffled(experience, o.seed, epoch) end
     next_update = next_update + 1
-    return batch_of(experience, share.part(numbers, update, o.updates), o, next_update - 1)
+    return share.together(experience.world, function()
+      return batch_of(experience, share.part(numbers, update, o.updates), o, next_update - 1)
+    end)
   end
 end
 

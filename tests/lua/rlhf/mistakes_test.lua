@@ -74,6 +74,38 @@ function TestMistakes.test_one_rank()
   local all = mesh:world():gather_values(message)
   for _, each in ipairs(all) do lu.assertEquals(each, all[1]) end
   refused("the reward function failed: ", rlhf.score, answers, {reward = function() error(tostring(rank), 0) end})
+  rlhf.score(answers, {actor = actor, reward = count})
+  local text = {tokens = zt.ones({1, 9}, {dtype = "int64"}), labels = zt.ones({1, 9}, {dtype = "int64"})}
+  local next_batch = rlhf.batches(answers, {trainer = actor, seq = 9, ptx = function() return here({}, text) end})
+  refused("ptx must return a batch", next_batch)
+end
+
+-- Numbers of a model that has diverged.
+function TestMistakes.test_numbers_that_are_not_finite()
+  local critic, answers = small_loop.trainer({mesh = mesh, precision = "fp32"}, {head = "value"}), rollout()
+  critic:set_parameter("head.value.weight", zt.zeros{1, 16} / 0)
+  refused(("the output 'values' gives %d numbers that are not finite"):format(answers.token_count), rlhf.score, answers,
+          {critic = critic})
+  refused("the reward model gives 6 numbers that are not finite", rlhf.score, answers, {reward = critic})
+end
+
+-- The reference "base" is the actor without its adapters.
+function TestMistakes.test_adapters()
+  local lora = {lora = {rank = 2, targets = {"q", "v"}}}
+  local how = {mesh = mesh, precision = "fp32"}
+  local adapted = small_loop.trainer(how, lora, rlhf.loss.grpo{})
+  for _, name in ipairs(adapted:parameters()) do
+    if name:find "lora" then adapted:set_parameter(name, zt.ones(adapted:parameter(name):size()) * 0.1) end
+  end
+  local plain, answers = small_loop.trainer(how), rollout()
+  rlhf.score(answers, {actor = adapted, reference = "base"})
+  local base, own = answers.of_tokens.ref_logprobs, answers.of_tokens.old_logprobs
+  rlhf.score(answers, {actor = adapted, reference = plain})
+  lu.assertTrue(base:equal(answers.of_tokens.ref_logprobs))
+  lu.assertTrue(own:equal(answers.of_tokens.old_logprobs))
+  lu.assertTrue((own - base):abs():max():item() > 1e-3)
+  refused("reference = \"base\" is the actor without its adapters: give actor", rlhf.score, answers, {reference = "base"})
+  refused("must be a Trainer or \"base\", got a string", rlhf.score, answers, {actor = adapted, reference = "bass"})
 end
 
 function TestMistakes.test_ranks_with_other_options()
