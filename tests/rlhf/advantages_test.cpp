@@ -70,7 +70,8 @@ TEST(SumRewards, AreDiscounted) {
 }
 
 // Slow: from the words of the header alone.
-Numbers slow_groups(const Numbers& rewards, const std::vector<int64_t>& groups, Baseline baseline, Scale scale, int64_t& equal) {
+Numbers slow_groups(const Numbers& rewards, const std::vector<int64_t>& groups, Baseline baseline, AdvantageScale scale,
+                    int64_t& equal) {
   const auto deviation = [](const Numbers& all) {
     double mean = 0, squares = 0;
     for (const double each : all) mean += each / static_cast<double>(all.size());
@@ -96,7 +97,7 @@ Numbers slow_groups(const Numbers& rewards, const std::vector<int64_t>& groups, 
     const Numbers& compared = baseline == Baseline::mean ? own : others;
     double mean = 0;
     for (const double each : compared) mean += each / static_cast<double>(compared.size());
-    const double divisor = scale == Scale::none ? 1 : deviation(scale == Scale::group ? own : rewards) + 1e-4;
+    const double divisor = scale == AdvantageScale::none ? 1 : deviation(scale == AdvantageScale::group ? own : rewards) + 1e-4;
     advantages[i] = (rewards[i] - mean) / divisor;
   }
   return advantages;
@@ -113,7 +114,7 @@ TEST(GroupAdvantages, AreThoseOfASlowReference) {
       if (random() % 2) rewards[i] = static_cast<double>(random() % 2);
     }
     for (const Baseline baseline : {Baseline::mean, Baseline::others}) {
-      for (const Scale scale : {Scale::none, Scale::group, Scale::batch}) {
+      for (const AdvantageScale scale : {AdvantageScale::none, AdvantageScale::group, AdvantageScale::batch}) {
         int64_t equal = -1, wanted_equal = -1;
         const Numbers wanted = slow_groups(rewards, groups, baseline, scale, wanted_equal);
         expect_near(group_advantages(rewards, groups, baseline, scale, &equal), wanted);
@@ -126,7 +127,7 @@ TEST(GroupAdvantages, AreThoseOfASlowReference) {
 TEST(GroupAdvantages, OfEqualRewardsAreExactlyZero) {
   const std::vector<int64_t> groups{4, 4, 4, 2, 9, 9};
   const Numbers rewards{0.1, 0.1, 0.1, 5, 0.3, 0.7};  // the mean of three times 0.1 is not 0.1 in float64
-  for (const Scale scale : {Scale::none, Scale::group, Scale::batch}) {
+  for (const AdvantageScale scale : {AdvantageScale::none, AdvantageScale::group, AdvantageScale::batch}) {
     int64_t equal = 0;
     const Numbers advantages = group_advantages(rewards, groups, Baseline::mean, scale, &equal);
     EXPECT_EQ(Numbers(advantages.begin(), advantages.begin() + 4), Numbers(4, 0.0));

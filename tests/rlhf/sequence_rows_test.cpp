@@ -38,8 +38,8 @@ Sequences sequences_of(const Integers& prompts, const Integers& answers) {
   return {tensor_of(of_prompts), tensor_of(prompt_offsets), tensor_of(of_answers), tensor_of(answer_offsets)};
 }
 
-RowOptions options_of(int64_t seq, Padding padding = Padding::packed) {
-  RowOptions options;
+SequenceRowOptions options_of(int64_t seq, RowPadding padding = RowPadding::packed) {
+  SequenceRowOptions options;
   options.seq = seq, options.padding = padding;
   return options;
 }
@@ -59,7 +59,7 @@ TEST(RowsOf, PutsEachInTheFirstRowWithRoom) {
   EXPECT_EQ(rows_of(sequences, Integers{0, 1, 2, 3, 4}, options_of(8)), (Integers{0, 1, 0, 1, 2}));
   EXPECT_EQ(rows_of(sequences, Integers{4, 3, 2, 2}, options_of(9)), (Integers{0, 0, 1, 1}));
   EXPECT_EQ(rows_of(sequences, Integers{}, options_of(8)), Integers{});
-  for (const Padding padding : {Padding::left, Padding::right})
+  for (const RowPadding padding : {RowPadding::left, RowPadding::right})
     EXPECT_EQ(rows_of(sequences, Integers{3, 3, 2}, options_of(8, padding)), (Integers{0, 1, 2}));
 }
 
@@ -102,7 +102,7 @@ TEST(Sequences, RefusesDamagedOffsets) {
 
 // Fills the fields of one row place by place, from the words of the header alone. at: where the row's first sequence begins.
 void write_slowly(std::map<std::string, Integers>& fields, const Sequences& sequences, const Integers& of_row, int64_t at,
-                  const RowOptions& options) {
+                  const SequenceRowOptions& options) {
   int64_t segment = 0, number = 0;
   const auto add = [&](const char* name, int64_t value) { fields[name].push_back(value); };
   const auto pad = [&](int64_t count) {
@@ -130,11 +130,11 @@ void write_slowly(std::map<std::string, Integers>& fields, const Sequences& sequ
 }
 
 // The first row of the last 64 that has room, by trying them all.
-Integers slow_rows(const Sequences& sequences, const Integers& chosen, const RowOptions& options) {
+Integers slow_rows(const Sequences& sequences, const Integers& chosen, const SequenceRowOptions& options) {
   Integers row_of, used;
   for (const int64_t each : chosen) {
     size_t row = used.size() > 64 ? used.size() - 64 : 0;
-    while (row < used.size() && (options.padding != Padding::packed || used[row] + sequences.size(each) > options.seq)) ++row;
+    while (row < used.size() && (options.padding != RowPadding::packed || used[row] + sequences.size(each) > options.seq)) ++row;
     if (row == used.size()) used.push_back(0);
     used[row] += sequences.size(each);
     row_of.push_back(static_cast<int64_t>(row));
@@ -143,7 +143,7 @@ Integers slow_rows(const Sequences& sequences, const Integers& chosen, const Row
 }
 
 // Compares make_rows with the slow reference, and checks that each place has what it should.
-void check_case(const Sequences& sequences, const Integers& chosen, int64_t more_rows, const RowOptions& options) {
+void check_case(const Sequences& sequences, const Integers& chosen, int64_t more_rows, const SequenceRowOptions& options) {
   const Integers row_of = slow_rows(sequences, chosen, options);
   ASSERT_EQ(rows_of(sequences, chosen, options), row_of);
   const int64_t rows = (row_of.empty() ? 0 : std::ranges::max(row_of) + 1) + more_rows;
@@ -155,7 +155,7 @@ void check_case(const Sequences& sequences, const Integers& chosen, int64_t more
       if (row_of[i] == row) of_row.push_back(chosen[i]), used += sequences.size(chosen[i]);
     }
     ASSERT_LE(used, options.seq);
-    write_slowly(wanted, sequences, of_row, options.padding == Padding::left ? options.seq - used : 0, options);
+    write_slowly(wanted, sequences, of_row, options.padding == RowPadding::left ? options.seq - used : 0, options);
   }
   const SequenceRows made = make_rows(sequences, chosen, rows, options);
   ASSERT_EQ(made.fields.size(), 7U);
@@ -193,7 +193,7 @@ TEST(MakeRows, AreThoseOfASlowReference) {
       if (round < 10 || draw(0, 2) > 0) chosen.push_back(i);
     }
     std::shuffle(chosen.begin(), chosen.end(), random);
-    RowOptions options = options_of(draw(11, 24), static_cast<Padding>(round % 3));
+    SequenceRowOptions options = options_of(draw(11, 24), static_cast<RowPadding>(round % 3));
     options.ignore_index = round % 2 ? -100 : -1;
     check_case(sequences_of(prompts, answers), chosen, draw(0, 2), options);
     if (HasFatalFailure()) FAIL() << "round " << round;

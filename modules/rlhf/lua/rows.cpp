@@ -11,7 +11,7 @@ namespace zt::rlhf {
 
 namespace {
 
-struct RowsCall : Sequences, RowOptions {
+struct RowsCall : Sequences, SequenceRowOptions {
   at::Tensor chosen;
   int64_t rows = 0;
 };

@@ -34,14 +34,14 @@ int64_t size_between(const at::Tensor& offsets, int64_t sequence) {
   return numbers[sequence + 1] - numbers[sequence];
 }
 
-struct OpenRow {
+struct PartlyFilledRow {
   int64_t row = 0, used = 0;
 };
 
 // Writes the fields of one row from left to right.
 class RowWriter {
  public:
-  RowWriter(std::map<std::string, at::Tensor>& fields, int64_t row, const RowOptions& options)
+  RowWriter(std::map<std::string, at::Tensor>& fields, int64_t row, const SequenceRowOptions& options)
       : fields_(fields), row_(row), options_(options) {}
 
   int64_t at() const { return at_; }
@@ -78,7 +78,7 @@ class RowWriter {
 
   std::map<std::string, at::Tensor>& fields_;
   int64_t row_;
-  const RowOptions& options_;
+  const SequenceRowOptions& options_;
   int64_t at_ = 0, segment_ = 0, number_ = 0;
 };
 
@@ -102,9 +102,9 @@ int64_t Sequences::answer_size(int64_t sequence) const {
   return size_between(answer_offsets, sequence);
 }
 
-std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t> chosen, const RowOptions& options) {
+std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t> chosen, const SequenceRowOptions& options) {
   std::vector<int64_t> row_of;
-  std::deque<OpenRow> open;
+  std::deque<PartlyFilledRow> open;
   int64_t rows = 0;
   for (const int64_t sequence : chosen) {
     if (sequence < 0 || sequence >= sequences.count())
@@ -114,8 +114,8 @@ std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t
       misuse("a prompt of {} tokens and its answer of {} do not fit in a row of seq = {}: give a larger seq",
              sequences.prompt_size(sequence), sequences.answer_size(sequence), options.seq);
     }
-    auto place = std::ranges::find_if(open, [&](const OpenRow& row) { return row.used + size <= options.seq; });
-    if (place == open.end() || options.padding != Padding::packed) {
+    auto place = std::ranges::find_if(open, [&](const PartlyFilledRow& row) { return row.used + size <= options.seq; });
+    if (place == open.end() || options.padding != RowPadding::packed) {
       if (open.size() == kOpenRows) open.pop_front();
       place = open.insert(open.end(), {rows++, 0});
     }
@@ -125,7 +125,8 @@ std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t
   return row_of;
 }
 
-SequenceRows make_rows(const Sequences& sequences, std::span<const int64_t> chosen, int64_t rows, const RowOptions& options) {
+SequenceRows make_rows(const Sequences& sequences, std::span<const int64_t> chosen, int64_t rows,
+                       const SequenceRowOptions& options) {
   const std::vector<int64_t> row_of = rows_of(sequences, chosen, options);
   const int64_t needed = row_of.empty() ? 0 : std::ranges::max(row_of) + 1;
   if (needed > rows) misuse("the sequences need {} rows of {} positions, and there are {}", needed, options.seq, rows);
@@ -140,7 +141,7 @@ SequenceRows make_rows(const Sequences& sequences, std::span<const int64_t> chos
     RowWriter writer(result.fields, row, options);
     int64_t used = 0;
     for (const size_t i : of_row[static_cast<size_t>(row)]) used += sequences.size(chosen[i]);
-    if (options.padding == Padding::left) writer.pad(options.seq - used);
+    if (options.padding == RowPadding::left) writer.pad(options.seq - used);
     for (const size_t i : of_row[static_cast<size_t>(row)]) {
       begins[i] = row * options.seq + writer.at();
       writer.add(sequences, chosen[i]);

@@ -25,20 +25,20 @@ struct Sequences {
   int64_t size(int64_t sequence) const { return prompt_size(sequence) + answer_size(sequence); }
 };
 
-enum class Padding : uint8_t { packed, right, left };
-constexpr auto words_of(Padding) {
+enum class RowPadding : uint8_t { packed, right, left };
+constexpr auto words_of(RowPadding) {
   return std::array{"packed", "right", "left"};
 }
 
-struct RowOptions {
+struct SequenceRowOptions {
   int64_t seq = 0;
-  Padding padding = Padding::packed;  // rows of several sequences, or of one with padding on that side
+  RowPadding padding = RowPadding::packed;  // rows of several sequences, or of one with padding on that side
   int64_t ignore_index = -100;
 };
 
 // Returns the row of each chosen sequence: with `packed` the first of the last 64 rows that has room, else one of its own. Throws
 // Misuse if one is longer than a row or if there is no such sequence.
-std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t> chosen, const RowOptions& options);
+std::vector<int64_t> rows_of(const Sequences& sequences, std::span<const int64_t> chosen, const SequenceRowOptions& options);
 
 // Fields [rows, seq], int64. A sequence has a position for each of its tokens, also for the last one, at which reward models
 // score.
@@ -55,6 +55,7 @@ struct SequenceRows {
   at::Tensor label_places, last_places;
 };
 // `rows`: how many to make; the last ones are padding if fewer are needed. Throws Misuse if more are needed, and as rows_of.
-SequenceRows make_rows(const Sequences& sequences, std::span<const int64_t> chosen, int64_t rows, const RowOptions& options);
+SequenceRows make_rows(const Sequences& sequences, std::span<const int64_t> chosen, int64_t rows,
+                       const SequenceRowOptions& options);
 
 }  // namespace zt::rlhf
