@@ -9,12 +9,12 @@ ZT_LUA_MODULE(rlhf) {
     loss.from_lua("value", "zt.rlhf.loss.value").from_lua("grpo", "zt.rlhf.loss.grpo").from_lua("ptx", "zt.rlhf.loss.ptx");
     loss.from_lua("distil", "zt.rlhf.loss.distil");
   });
-  module.from_lua("reference", "zt.rlhf.reference").from_lua("teacher", "zt.rlhf.teacher");
-  module.from_lua("rollout", "zt.rlhf.rollout").from_lua("score", "zt.rlhf.score").from_lua("advantages", "zt.rlhf.estimate");
-  module.from_lua("batches", "zt.rlhf.batches").from_lua("samples", "zt.rlhf.samples");
-  module.from_lua("ema", "zt.rlhf.ema")
-      .from_lua("take_ema", "zt.rlhf.take_ema")
-      .from_lua("reject", "zt.rlhf.reject")
-      .from_lua("report", "zt.rlhf.report");
-  module.from_lua("align_overflow", "zt.rlhf.align_overflow");
+  module.from_lua("reference", "zt.rlhf.models.reference").from_lua("teacher", "zt.rlhf.models.teacher");
+  module.from_lua("rollout", "zt.rlhf.answers.rollout").from_lua("score", "zt.rlhf.answers.score").from_lua("advantages", "zt.rlhf.answers.advantages");
+  module.from_lua("batches", "zt.rlhf.answers.batches").from_lua("samples", "zt.rlhf.answers.samples");
+  module.from_lua("ema", "zt.rlhf.models.ema")
+      .from_lua("take_ema", "zt.rlhf.models.take_ema")
+      .from_lua("reject", "zt.rlhf.answers.reject")
+      .from_lua("report", "zt.rlhf.models.report");
+  module.from_lua("align_overflow", "zt.rlhf.models.align_overflow");
 }

@@ -86,7 +86,9 @@ end
 local TestAlign = {}
 
 -- Returns a trainer in fp16 whose first steps overflow if `scale` is large.
-local function half(scale) return trainer_of({fp16 = {initial_scale_power = scale, loss_scale_window = 1000, hysteresis = 1}}, 1, "fp16") end
+local function half(scale)
+  return trainer_of({fp16 = {initial_scale_power = scale, loss_scale_window = 1000, hysteresis = 1}}, 1, "fp16")
+end
 
 function TestAlign.test_an_overflow_of_one_lets_none_update()
   local small, large, alone = half(8), half(40), half(8)

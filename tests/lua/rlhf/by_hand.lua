@@ -1,6 +1,6 @@
 --- Experience made by hand, for tests: answers and what is known of them, without an engine.
 local zt = require "zt"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 
 local by_hand = {}
 

@@ -17,16 +17,6 @@ std::shared_ptr<Updater> updater_of(const StepState& state, const std::shared_pt
   return optimizer ? std::make_shared<Updater>(optimizer, state) : nullptr;
 }
 
-StepFailure describe_failure(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const PeerFailed& error) {
-    return {error.what(), true};
-  } catch (const std::exception& error) {
-    return {describe(error)};
-  }
-}
-
 // Throws Misuse if a training step could train nothing.
 void check_objective(const ModelInfo& model) {
   if (model.losses.empty()) {
@@ -39,6 +29,16 @@ void check_objective(const ModelInfo& model) {
 }
 
 }  // namespace
+
+StepFailure describe_failure(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const PeerFailed& error) {
+    return {error.what(), true};
+  } catch (const std::exception& error) {
+    return {describe(error)};
+  }
+}
 
 ProgramRuns::ProgramRuns(std::shared_ptr<const Plan> plan, Store& store, std::shared_ptr<const Optimizer> optimizer, Trace& trace)
     : plan_(std::move(plan)),
@@ -190,20 +190,6 @@ void ProgramRuns::refuse_together(const RankProgram& program, const std::functio
       throw StepRefused(describe(error));
     }
   }
-}
-
-bool ProgramRuns::has_failed_anywhere(const RankProgram& program, const std::exception_ptr& failure) {
-  if (failure) state_.failure = describe_failure(failure);
-  agree_on_failure(program);
-  return failure || !state_.known_failure.empty();
-}
-
-bool ProgramRuns::all_want(const RankProgram& program, bool mine) const {
-  const std::vector<std::string> axes = axes_of_run(*plan_, program);
-  if (axes.empty()) return mine;
-  const at::Tensor least = at::full({1}, mine ? 1 : 0, at::kLong);
-  state_.links->control(axes).all_reduce(least, least, ReduceOp::min).synchronize();
-  return least.item<int64_t>() == 1;
 }
 
 void ProgramRuns::agree_on_failure(const RankProgram& program) {

@@ -17,6 +17,7 @@
 namespace zt {
 
 // Returns the failure; an OutOfMemory with what the rank holds and what would need less.
+StepFailure describe_failure(const std::exception_ptr& failure);
 std::exception_ptr with_advice(const std::exception_ptr& failure, const Plan& plan);
 
 // Throws `failure` with `more` at the end of its message.
@@ -71,10 +72,6 @@ class ProgramRuns {
   // that has failed could not take part. Collective.
   void refuse_together(const RankProgram& program, const std::function<void()>& body);
   // Tells all ranks of a failure, as NORM does in training programs.
-  // Returns whether any rank that runs the program has failed; failure: of this rank, or null. Collective over them.
-  bool has_failed_anywhere(const RankProgram& program, const std::exception_ptr& failure);
-  // Returns whether all of them pass true. Collective over them.
-  bool all_want(const RankProgram& program, bool mine) const;
   void agree_on_failure(const RankProgram& program);
 
  private:

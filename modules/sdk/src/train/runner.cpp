@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "asked_update.h"
 #include "zt/base/error.h"
 #include "zt/base/options.h"
 #include "zt/process/log.h"
@@ -93,6 +94,17 @@ Value share_value(const std::optional<Value>& mine, Communicator& control) {
   return {};
 }
 
+// Warns, once per process, that a step has trained nothing.
+void warn_of_zero_gradient(const World& world, int64_t step) {
+  static std::atomic<bool> is_said = false;
+  if (world.rank != 0 || is_said.exchange(true)) return;
+  log(LogLevel::warn, world,
+      fmt::format(
+          "step {}: the gradient of every parameter is exactly 0, so nothing is trained: is the loss detached, or are all "
+          "layers before it frozen?",
+          step));
+}
+
 }  // namespace
 
 void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
@@ -104,31 +116,9 @@ void Runner::note_shapes(const std::vector<Batch>& micro_batches) {
 StepResult Runner::step(const StepBatch& batch, const UpdateIf& update_if) {
   is_declined_ = false;
   return step(batch, [&](Executor& running) {
-    if (update_if) run_asking(running, update_if);
+    if (update_if) is_declined_ = run_asking(running, runs_, *plan_, update_if);
     else running.run(state_);
   });
-}
-
-// Runs a step, and asks before its updates whether to make them. All ranks do the same.
-void Runner::run_asking(Executor& running, const UpdateIf& update_if) {
-  const RankProgram& program = running.program();
-  const auto norm = std::ranges::find(program.actions, Kinds::get().norm, &Action::kind);
-  const int begin_of_updates = static_cast<int>(norm - program.actions.begin()) + 1;
-  running.run(state_, 0, begin_of_updates);
-  running.drain();  // the norm is known
-  std::exception_ptr failure;
-  bool is_wanted = false;
-  try {
-    is_wanted = update_if(state_.is_finite);
-  } catch (...) {
-    failure = std::current_exception();
-  }
-  if (runs_.has_failed_anywhere(program, failure) || !runs_.all_want(program, is_wanted)) {
-    is_declined_ = state_.is_finite;
-    state_.is_finite = false;  // so that no rank updates
-  }
-  if (failure) std::rethrow_exception(failure);
-  running.run(state_, begin_of_updates);
 }
 
 StepResult Runner::step(const StepBatch& batch, const Call& run, const Call& join) {
@@ -236,7 +226,7 @@ StepResult Runner::finish_step(int64_t begin_ns) {
   const bool is_possible = is_declined || control_.finish(state_.is_finite);
   if (is_declined) log(LogLevel::info, plan_->world_place(), fmt::format("step {} makes no update, as it was told", state_.step));
   else if (!state_.is_finite) skip_step();
-  else if (state_.grad_norm == 0) warn_of_zero_gradient();
+  else if (state_.grad_norm == 0) warn_of_zero_gradient(plan_->world_place(), state_.step);
   if (!is_possible) {
     fault("step {}: the gradients overflow at the least loss scale ({}): lower min_loss_scale or the learning rate, or give bf16",
           state_.step, control_.loss_scale());
@@ -244,18 +234,6 @@ StepResult Runner::finish_step(int64_t begin_ns) {
   runs_.end_step();
   ++state_.step;
   return done;
-}
-
-// Warns, once per process.
-void Runner::warn_of_zero_gradient() const {
-  static std::atomic<bool> is_said = false;
-  const World world = plan_->world_place();
-  if (world.rank != 0 || is_said.exchange(true)) return;
-  log(LogLevel::warn, world,
-      fmt::format(
-          "step {}: the gradient of every parameter is exactly 0, so nothing is trained: is the loss detached, or are all "
-          "layers before it frozen?",
-          state_.step));
 }
 
 // The optimizer has changed nothing. A loss scale multiplies gradients only, so it is not the reason if the forward is not

@@ -46,10 +46,8 @@ class Runner {
   Outputs own_outputs(const StepBatch& batch, KvCache* cache = nullptr);
   Outputs run_inference(const StepBatch& batch, Executor& running);
   StepResult result(int64_t begin_ns) const;
-  void run_asking(Executor& running, const UpdateIf& update_if);
   std::map<std::string, at::Tensor> joined_gradients(const std::vector<Batch>& micro_batches);
   void skip_step();
-  void warn_of_zero_gradient() const;
 
   std::shared_ptr<const Plan> plan_;
   ProgramRuns& runs_;

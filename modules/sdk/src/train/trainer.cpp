@@ -203,6 +203,10 @@ Costs Trainer::costs(const StepBatch& batch, int steps) {
   return meter.costs(plan_->cut(batch));
 }
 
+// The beginnings of names that only a trainer with an optimizer has.
+static const std::vector<std::string> kOfTraining{"optimizer/",         "buffers/",   "trainer/optimizer",    "trainer/updates",
+                                                  "trainer/loss_scale", "trainer/lr", "trainer/seed_exponent"};
+
 // A Misuse refuses what is to be loaded before anything has changed.
 void Trainer::visit_tensors(Visitor& visitor) {
   try {
@@ -222,9 +226,7 @@ void Trainer::visit(Visitor& visitor) {
   if (!visitor.is_load() && !visitor.precedes_load()) running().runs.health().require_sound();
   running().runs.drain();
   if (options_.optimizer) visitor.kind("trainer/optimizer", options_.optimizer->kind(), {"optimizer/", "trainer/updates"});
-  else
-    visitor.ignore({"optimizer/", "buffers/", "trainer/optimizer", "trainer/updates", "trainer/loss_scale", "trainer/lr",
-                    "trainer/seed_exponent"});
+  else visitor.ignore(kOfTraining);
   visit_tensors(visitor);
   Value step(state().step), choice = to_value(gemm_choice());
   visitor.value("trainer/step", step);

@@ -2,13 +2,13 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local kl = require "zt.rlhf.loss.kl"
-local rewards = require "zt.rlhf.rewards"
-local scoring = require "zt.rlhf.scoring"
-local share = require "zt.rlhf.share"
+local rewards = require "zt.rlhf.answers.rewards"
+local scoring = require "zt.rlhf.answers.scoring"
+local share = require "zt.rlhf.answers.share"
 
 local NAME = "rlhf.score"
 local SCHEMA = {

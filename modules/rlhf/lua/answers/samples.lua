@@ -3,7 +3,7 @@
 local check = require "zt.check"
 local class = require "zt.class"
 local core = require "zt.core"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local fs = require "zt.fs"
 local methods = require "zt.methods"

@@ -2,11 +2,11 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 local rlhf = require "zt.rlhf"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local NAME = "rlhf.rollout"
 local SCHEMA = {

@@ -3,9 +3,9 @@
 
 local core = require "zt.core"
 local fail = require "zt.fail"
-local outputs = require "zt.rlhf.outputs"
+local outputs = require "zt.rlhf.models.outputs"
 local rlhf = require "zt.rlhf"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local scoring = {}
 

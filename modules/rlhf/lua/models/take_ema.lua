@@ -1,2 +1,2 @@
 --- rlhf.take_ema(from, to): copies the average of rlhf.ema to another trainer.
-return require("zt.rlhf.averages").take
+return require("zt.rlhf.models.averages").take

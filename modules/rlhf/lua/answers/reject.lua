@@ -2,9 +2,9 @@
 
 local check = require "zt.check"
 local class = require "zt.class"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local NAME = "rlhf.reject"
 local SCHEMA = {

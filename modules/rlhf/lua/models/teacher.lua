@@ -2,7 +2,7 @@
 
 local check = require "zt.check"
 local fail = require "zt.fail"
-local outputs = require "zt.rlhf.outputs"
+local outputs = require "zt.rlhf.models.outputs"
 
 local NAME = "rlhf.teacher"
 local SCHEMA = {

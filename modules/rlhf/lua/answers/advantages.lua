@@ -3,11 +3,11 @@
 local check = require "zt.check"
 local class = require "zt.class"
 local core = require "zt.core"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local kl = require "zt.rlhf.loss.kl"
 local rlhf = require "zt.rlhf"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local NAME = "rlhf.advantages"
 local function is_of_tokens(o) return o.kind == "gae" or o.kind == "reinforce++" end

@@ -3,12 +3,12 @@
 local check = require "zt.check"
 local class = require "zt.class"
 local core = require "zt.core"
-local Experience = require "zt.rlhf.experience"
+local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local rlhf = require "zt.rlhf"
 local sequences = require "zt.rlhf.loss.sequences"
-local scoring = require "zt.rlhf.scoring"
-local share = require "zt.rlhf.share"
+local scoring = require "zt.rlhf.answers.scoring"
+local share = require "zt.rlhf.answers.share"
 
 local NAME = "rlhf.batches"
 local SCHEMA = {

@@ -3,7 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local MOST_SHOWN = 300 -- bytes of a prompt and of an answer in a message
 

@@ -8,7 +8,7 @@ local class = require "zt.class"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local methods = require "zt.methods"
-local share = require "zt.rlhf.share"
+local share = require "zt.rlhf.answers.share"
 
 local Experience = class "Experience"
 
