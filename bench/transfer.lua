@@ -82,8 +82,7 @@ local function row(name, from, to)
     local bytes = report.sent_bytes + report.local_bytes
     print(("%-22s %6.1f MB sent, %6.1f MB local, %5.2f GB/s, copy %5.2f GB/s, ratio %.2f, first call %.3f s, then %.3f s")
       :format(name, report.sent_bytes / 1e6, report.local_bytes / 1e6, bytes / move / 1e9, bytes / limit / 1e9,
-        limit / move, plan,
-              move))
+        limit / move, plan, move))
   end
   collectgarbage()
 end
