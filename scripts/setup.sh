@@ -7,8 +7,8 @@
 #   scripts/setup.sh --oracle    installs also the full PyTorch wheel in .venv-oracle, transformers in .venv-huggingface, which
 #                                uses that PyTorch, and in .venv-records the tools that read the records of runs: for golden
 #                                files and comparisons
-#   scripts/setup.sh --peers     installs as --oracle, and in .venv-peers ctranslate2 and llama.cpp, which is built here (about 8
-#                                minutes): for bench/peers/infer
+#   scripts/setup.sh --peers     installs as --oracle, in .venv-peers ctranslate2 and llama.cpp, which is built here (about 8
+#                                minutes), for bench/peers/infer, and in .venv-rlhf TRL, for bench/peers/rlhf_vs.py
 #   ZT_TORCH_DIR=/path           uses the LibTorch in that folder (with include/ and lib/) instead of the wheel
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,6 +22,7 @@ HUGGINGFACE_WHEELS=(transformers==5.23.0 safetensors==0.8.0 psutil==7.2.2)
 ADAPTER_WHEELS=(accelerate==1.15.0 peft==0.21.2)
 PEERS_WHEELS=(ctranslate2==4.8.5 gguf==0.19.0)
 LLAMA_CPP=llama-cpp-python==0.3.36 # has no wheels
+RLHF_WHEELS=(trl==1.16.0 datasets==5.2.0)
 RECORDS_WHEELS=(tensorboard==2.21.0 mlflow-skinny==3.17.2 wandb==0.31.0)
 MIN_CMAKE=3.25
 NEEDED_MB=6000
@@ -162,18 +163,33 @@ install_huggingface() {
   stamp .venv-huggingface "$want"
 }
 
-install_peers() {
-  local want="${PEERS_WHEELS[*]} $LLAMA_CPP" venv
-  up_to_date .venv-peers "$want" && return
-  make_venv .venv-peers
-  # Python does not read .pth files in a folder that one added, so both folders are named.
+# Lets an environment use the packages of .venv-huggingface and .venv-oracle. Python does not read .pth files in a folder that one
+# added, so both folders are named.
+add_huggingface() { # folder
+  local venv
   for venv in .venv-huggingface .venv-oracle; do
     "$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'
-  done >"$(.venv-peers/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/huggingface.pth"
+  done >"$("$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/huggingface.pth"
+}
+
+install_peers() {
+  local want="${PEERS_WHEELS[*]} $LLAMA_CPP"
+  up_to_date .venv-peers "$want" && return
+  make_venv .venv-peers
+  add_huggingface .venv-peers
   pip_install .venv-peers "ctranslate2, and what writes llama.cpp's files" "${PEERS_WHEELS[@]}"
   CMAKE_ARGS="-DGGML_NATIVE=ON -DGGML_OPENMP=ON" \
     pip_install .venv-peers "llama.cpp, built for this processor" --no-binary llama-cpp-python "$LLAMA_CPP"
   stamp .venv-peers "$want"
+}
+
+install_rlhf() {
+  local want="${RLHF_WHEELS[*]}"
+  up_to_date .venv-rlhf "$want" && return
+  make_venv .venv-rlhf
+  add_huggingface .venv-rlhf
+  pip_install .venv-rlhf "TRL, which trains beside ours" "${RLHF_WHEELS[@]}"
+  stamp .venv-rlhf "$want"
 }
 
 install_records() {
@@ -191,4 +207,7 @@ if [ "$oracle" = yes ]; then
   install_huggingface
   install_records
 fi
-if [ "$peers" = yes ]; then install_peers; fi
+if [ "$peers" = yes ]; then
+  install_peers
+  install_rlhf
+fi

@@ -8,6 +8,7 @@ import sys
 SETUP = {
     ".venv-huggingface": "run `scripts/setup.sh --oracle` and use `.venv-huggingface/bin/python bench/peers/{script}`",
     ".venv-peers": "run `scripts/setup.sh --peers` and use `.venv-peers/bin/python bench/peers/{script}`",
+    ".venv-rlhf": "run `scripts/setup.sh --peers` and use `.venv-rlhf/bin/python bench/peers/{script}`",
     ".venv-oracle": "run `scripts/setup.sh --oracle` and use `.venv-oracle/bin/python bench/peers/{script}`",
     ".venv-deepspeed": "it is started by {starter}; run `scripts/setup.sh --oracle` and use "
                        "`.venv-oracle/bin/python bench/peers/{starter}`, which makes .venv-deepspeed",
