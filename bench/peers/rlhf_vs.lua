@@ -14,7 +14,7 @@ local o = zt.cli{
     {"folder", nil, "the folder that rlhf_vs.py has written", type = "string"},
     {"row", "sft", "what is timed", one_of = {"sft", "lora", "qlora", "dpo", "grpo", "ppo"}},
     {"steps", 5, "timed iterations, after one that is not", at_least = 1},
-    {"seq", 256, "positions of a row of sequences; those of dpo have twice as many", at_least = 128},
+    {"seq", 0, "positions of a row of sequences; 0: those with which a batch has the fewest positions", at_least = 0},
     {"lr", 1e-5, "rate of the optimizer", above = 0},
     {"stage", 1, "ZeRO stage", between = {0, 3}},
     {"turns", nil, "the folder in which the benchmark asks for iterations", type = "string"},
@@ -22,12 +22,13 @@ local o = zt.cli{
 }
 local WAIT_SECONDS = 0.003 -- between two looks for a file
 local ANSWERS = 8          -- to each prompt of grpo
+local SHORTEST_ROW, LONGEST_ROW, STRIDE = 128, 1024, 16 -- positions of rows that are tried
 
 local mesh = comm.mesh{dp = -1}
 local data = zt.json.decode(zt.fs.read(o.folder .. "/data.json"))
 
--- Returns a trainer of the model in a subfolder. how: {head =, loss = layer, lora =, format = of packed matrices, clip =, new_head
--- = whether the head keeps its own values}. Without `trains` it is frozen.
+-- Returns a trainer of the model in a subfolder, frozen without `trains`. how: {head =, loss = layer, lora =, trains =, clip =,
+-- format = of packed matrices, new_head = true: the head keeps its own values}.
 local function trainer_of(name, how)
   local base = ckpt.pretrained(o.folder .. "/" .. name)
   local options = {}
@@ -54,52 +55,68 @@ local function joined(lists)
 end
 
 -- Returns the options of rlhf.make_rows for sequences {prompt, answer}.
-local function sequences_of(list, seq)
+local function sequences_of(list)
   local prompts, answers = {}, {}
   for i, each in ipairs(list) do prompts[i], answers[i] = each[1], each[2] end
-  local made = {seq = seq}
+  local made = {}
   made.prompts, made.prompt_offsets = joined(prompts)
   made.answers, made.answer_offsets = joined(answers)
   return made
 end
 
--- Returns the elements of a list that rank `rank` gets: consecutive ones.
-local function part_of(list, rank)
-  local part = {}
-  for i = math.floor(#list * rank / mesh.dp.size) + 1, math.floor(#list * (rank + 1) / mesh.dp.size) do
-    part[#part + 1] = list[i]
+-- Returns the parts of a list by rank: consecutive elements.
+local function parts_of(list)
+  local parts = {}
+  for rank = 1, mesh.dp.size do
+    parts[rank] = {}
+    for i = math.floor(#list * (rank - 1) / mesh.dp.size) + 1, math.floor(#list * rank / mesh.dp.size) do
+      table.insert(parts[rank], list[i])
+    end
   end
-  return part
+  return parts
 end
 
--- Returns what fn gives for this rank's part of the list, and the largest number that count(what it gives) returns for any rank.
-local function own_and_most(list, fn, count)
-  local own, most = nil, 0
-  for rank = 0, mesh.dp.size - 1 do
-    local made = fn(part_of(list, rank))
-    most = math.max(most, count(made))
-    if rank == mesh.dp.rank then own = made end
-  end
-  return own, most
+-- Returns the largest number that fn(part) returns.
+local function most(parts, fn)
+  local largest = 0
+  for _, part in ipairs(parts) do largest = math.max(largest, fn(part)) end
+  return largest
 end
 
--- Returns this rank's rows of records {prompt, answer}, several in a row.
+-- Returns --seq, or the positions of a row, at least `shortest`, with which rows_for(seq) rows have the fewest positions.
+local function fitted(shortest, rows_for)
+  if o.seq > 0 then return o.seq end
+  local best, least = nil, math.huge
+  for seq = shortest, LONGEST_ROW, STRIDE do
+    local positions = seq * rows_for(seq)
+    if positions < least then best, least = seq, positions end
+  end
+  return best
+end
+
+-- Returns this rank's rows of records {prompt, answer}, several in a row. All ranks make equally many rows.
 local function packed(records)
-  local function sequences(part)
-    local made = sequences_of(part, o.seq)
-    made.chosen = zt.arange(#part):to "int64"
-    return made
+  local parts = parts_of(records)
+  for rank, part in ipairs(parts) do
+    parts[rank] = sequences_of(part)
+    parts[rank].chosen = zt.arange(#part):to "int64"
   end
-  local own, rows = own_and_most(records, sequences, rlhf.count_rows)
-  own.rows = rows
+  local function rows_for(seq)
+    return most(parts, function(part)
+      part.seq = seq
+      return rlhf.count_rows(part)
+    end)
+  end
+  local seq, own = fitted(SHORTEST_ROW, rows_for), parts[mesh.dp.rank + 1]
+  own.rows, own.seq = rows_for(seq), seq
   return rlhf.make_rows(own).fields
 end
 
 -- Puts pairs into rows of `seq` positions: each goes to the first row that has room. Returns lists of numbers of sequences, of
 -- which pair i has 2 * i - 2 and 2 * i - 1.
-local function rows_of_pairs(pairs_of_part, seq)
+local function rows_of_pairs(part, seq)
   local rows = {}
-  for i, pair in ipairs(pairs_of_part) do
+  for i, pair in ipairs(part) do
     local size, place = 2 * #pair.prompt + #pair.chosen + #pair.rejected, nil
     for _, row in ipairs(rows) do
       if row.used + size <= seq then place = place or row end
@@ -116,22 +133,23 @@ end
 
 -- Returns this rank's rows of pairs {prompt =, chosen =, rejected =}, in which the answers of a pair are neighbours.
 local function packed_pairs(all)
-  local seq = 2 * o.seq
-  local rows, count = own_and_most(all, function(part) return rows_of_pairs(part, seq) end, function(made) return #made end)
-  local list = {}
-  for _, pair in ipairs(part_of(all, mesh.dp.rank)) do
+  local parts = parts_of(all)
+  local function rows_for(seq) return most(parts, function(part) return #rows_of_pairs(part, seq) end) end
+  local seq, own = fitted(2 * SHORTEST_ROW, rows_for), parts[mesh.dp.rank + 1]
+  local rows, list = rows_of_pairs(own, seq), {}
+  for _, pair in ipairs(own) do
     list[#list + 1], list[#list + 2] = {pair.prompt, pair.chosen}, {pair.prompt, pair.rejected}
   end
-  local made, fields = sequences_of(list, seq), {}
-  made.rows = 1
-  for row = 1, count do
+  local made, fields = sequences_of(list), {}
+  made.rows, made.seq = 1, seq
+  for row = 1, rows_for(seq) do
     made.chosen = zt.tensor(rows[row] or {}, {dtype = "int64"})
     for name, field in pairs(rlhf.make_rows(made).fields) do
       fields[name] = fields[name] or {}
       fields[name][row] = field
     end
   end
-  for name, parts in pairs(fields) do fields[name] = zt.cat(parts) end
+  for name, of_rows in pairs(fields) do fields[name] = zt.cat(of_rows) end
   return fields
 end
 

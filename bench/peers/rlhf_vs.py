@@ -162,7 +162,7 @@ def parsed():
     parser.add_argument("--ddp", action="store_true", help="the peer has ranks in place of threads")
     parser.add_argument("--repetitions", type=int, default=5)
     parser.add_argument("--iterations", type=int, default=0, help="of a repetition; default: by row and size")
-    parser.add_argument("--seq", type=int, default=256, help="positions of ztoolkit's packed rows")
+    parser.add_argument("--seq", type=int, default=0, help="positions of ztoolkit's packed rows; default: as fit a batch best")
     parser.add_argument("--rate", type=float, default=1e-5, help="of AdamW")
     parser.add_argument("--tolerance", type=float, default=1e-4, help="relative difference of the first losses")
     parser.add_argument("--timeout", type=float, default=300, help="seconds that a turn of a side may take")
