@@ -212,7 +212,8 @@ local ROWS = {
     local engine = engine_of(actor)
     return function(step)
       local answers = answers_of(engine, step, 1)
-      rlhf.score(answers, {actor = actor, reference = reference, critic = critic, reward = reward, old = "sampler", rows = 16})
+      rlhf.score(answers, {actor = actor, reference = reference, critic = critic, reward = reward, old = "sampler",
+                           rows = math.ceil(answers.count / mesh.dp.size)})
       rlhf.advantages(answers, {kind = "gae", whiten = "batch", kl = {coefficient = 0.05}})
       return update(answers, actor, step), update(answers, critic, step)
     end

@@ -20,6 +20,7 @@ import argparse
 import json
 import os
 import pathlib
+import signal
 import statistics
 import subprocess
 import sys
@@ -179,6 +180,7 @@ def parsed():
 
 def main():
     options = parsed()
+    signal.signal(signal.SIGTERM, train_vs.terminated)
     print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS) + f"; {options.cores} cores"
           f"{' by ranks' if options.ddp else ''}, medians of {options.repetitions} (least .. largest), load {os.getloadavg()[0]:.1f}")
     print("| size | row | ztoolkit, s | peer, s | peer / ztoolkit | processor time | goal |\n|---|---|---|---|---|---|---|")
