@@ -4,16 +4,16 @@
     .venv-rlhf/bin/python bench/peers/rlhf_vs.py                              all rows, both sizes, one thread each
     .venv-rlhf/bin/python bench/peers/rlhf_vs.py --cores 2 --rows grpo --sizes 0.8M
 
-Both sides read the same random Llama model and the same batches, in fp32, with AdamW. Rows: a step of sft, of lora and of qlora (nf4),
-on sequences of 32 to 128 tokens, packed by both sides (row_padded: padded by TRL); a step of dpo with a reference of other weights;
-an iteration of grpo (8 answers of 64 tokens to each prompt of 32, one update, beta 0) and of ppo (actor, critic, reference, reward
-model, one answer to each prompt, one update; TRL has no PPOTrainer any more: ranks/rlhf_vs_ppo.py has its formulas).
+Both sides read the same random Llama model and the same batches, in fp32, with AdamW. Rows: a step of sft, of lora and of qlora
+(nf4), on sequences of 32 to 128 tokens, packed by both sides (row_padded: padded by TRL); a step of dpo with a reference of other
+weights; an iteration of grpo (8 answers of 64 tokens to each prompt of 32, one update, beta 0) and of ppo (actor, critic,
+reference, reward model, one answer to each prompt, one update; TRL has no PPOTrainer: ranks/rlhf_vs_ppo.py has its formulas).
 
 With --cores 2 ztoolkit runs as 2 ranks of one thread, and the peer as one process with 2 threads, or with --ddp as 2 ranks of
 DistributedDataParallel (all rows but ppo). Prints medians of seconds per iteration, the peer's over ztoolkit's with the least and
 the largest of the repetitions, and the same of processor time, which other load of the machine changes less; on 2 cores it also
-counts what ranks spend in waiting for each other. Fails if the first losses of sft, lora or dpo differ by more than --tolerance, those of qlora
-by ten times that, since both sides round nf4 in their own way.
+counts what ranks spend in waiting for each other. Fails if the first losses of sft, lora or dpo differ by more than --tolerance,
+those of qlora by ten times that, since both sides round nf4 in their own way.
 """
 
 import argparse
@@ -182,11 +182,15 @@ def main():
     options = parsed()
     signal.signal(signal.SIGTERM, train_vs.terminated)
     print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS) + f"; {options.cores} cores"
-          f"{' by ranks' if options.ddp else ''}, medians of {options.repetitions} (least .. largest), load {os.getloadavg()[0]:.1f}")
+          f"{' by ranks' if options.ddp else ''}, medians of {options.repetitions} (least .. largest), "
+          f"load {os.getloadavg()[0]:.1f}")
     print("| size | row | ztoolkit, s | peer, s | peer / ztoolkit | processor time | goal |\n|---|---|---|---|---|---|---|")
     for size in options.sizes:
         with tempfile.TemporaryDirectory() as scratch:
-            subprocess.run([sys.executable, HERE / "ranks/rlhf_vs_files.py", size, scratch], check=True, stderr=subprocess.DEVNULL)
+            command = [sys.executable, HERE / "ranks/rlhf_vs_files.py", size, scratch]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode != 0:
+                train_vs.give_up(f"the models and the data cannot be written:\n{done.stdout[-2000:]}")
             for row in options.rows:
                 print_row(size, row, measure(row, size, scratch, options))
     print(f"load at the end: {os.getloadavg()[0]:.1f}")

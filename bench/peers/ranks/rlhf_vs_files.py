@@ -1,4 +1,4 @@
-"""Writes the models and the data of rlhf_vs.py. It runs in a process of its own, so that its memory is free when the sides start."""
+"""Writes the models and the data of rlhf_vs.py, in a process of its own: its memory is free when the sides start."""
 
 import json
 import pathlib
@@ -31,7 +31,8 @@ COUNTS = {"0.8M": dict(sft=16, dpo=8, grpo=4, ppo=32), "27.4M": dict(sft=8, dpo=
 def write_model(size, seed, folder):
     """Writes a random model and its tokenizer, whose words are the numbers of the tokens. Token 0 ends answers and pads."""
     torch.manual_seed(seed)
-    config = transformers.LlamaConfig(**SIZES[size], max_position_embeddings=1024, bos_token_id=None, eos_token_id=0, pad_token_id=0)
+    config = transformers.LlamaConfig(**SIZES[size], max_position_embeddings=1024, bos_token_id=None, eos_token_id=0,
+                                      pad_token_id=0)
     transformers.LlamaForCausalLM(config).to(torch.float32).save_pretrained(folder)
     words = {END: 0, **{str(token): token for token in range(1, config.vocab_size)}}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token=END))

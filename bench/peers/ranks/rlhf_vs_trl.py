@@ -70,7 +70,8 @@ class Iterations(transformers.TrainerCallback):
 
 def arguments_of(kind, folder, rate, **more):
     """Returns a trainer's configuration without logs, checkpoints and recomputation."""
-    return kind(output_dir=str(folder / "trl"), use_cpu=True, ddp_backend="gloo" if RANKS > 1 else None, bf16=False, gradient_checkpointing=False, max_steps=MANY,
+    return kind(output_dir=str(folder / "trl"), use_cpu=True, ddp_backend="gloo" if RANKS > 1 else None, bf16=False,
+                gradient_checkpointing=False, max_steps=MANY,
                 logging_strategy="no", save_strategy="no", report_to=[], disable_tqdm=True, learning_rate=rate,
                 lr_scheduler_type="constant", optim="adamw_torch_fused", weight_decay=0.0, max_grad_norm=1.0,
                 remove_unused_columns=False, **more)
@@ -104,7 +105,8 @@ def quantised():
 
 def dpo(folder, data, tokenizer, rate, row):
     pairs = [pair for batch in data["dpo"] for pair in batch]
-    dataset = datasets.Dataset.from_list([{name: text_of(pair[name]) for name in ("prompt", "chosen", "rejected")} for pair in pairs])
+    dataset = datasets.Dataset.from_list([
+        {name: text_of(pair[name]) for name in ("prompt", "chosen", "rejected")} for pair in pairs])
     configuration = arguments_of(trl.DPOConfig, folder, rate, per_device_train_batch_size=len(data["dpo"][0]) // RANKS, beta=0.1,
                                  train_sampling_strategy="sequential", max_length=None, precompute_ref_log_probs=False)
     return trl.DPOTrainer(load(folder, "model"), ref_model=load(folder, "reference"), args=configuration, train_dataset=dataset,
@@ -119,7 +121,8 @@ def grpo(folder, data, tokenizer, rate, row):
 
     count = data["answer_tokens"]
     configuration = arguments_of(trl.GRPOConfig, folder, rate, num_generations=ANSWERS, beta=0.0, max_completion_length=count,
-                                 per_device_train_batch_size=ANSWERS * len(data["prompts"]["grpo"][0]) // RANKS, shuffle_dataset=False,
+                                 shuffle_dataset=False,
+                                 per_device_train_batch_size=ANSWERS * len(data["prompts"]["grpo"][0]) // RANKS,
                                  generation_kwargs={"min_new_tokens": count})
     return trl.GRPOTrainer(load(folder, "model"), reward_funcs=reward, args=configuration, processing_class=tokenizer,
                            train_dataset=datasets.Dataset.from_list([{"prompt": text_of(prompt)} for prompt in prompts]))
@@ -137,8 +140,8 @@ def run_ppo(folder, data, turns, rate):
 
 
 def main():
-    folder, row, turns, threads, rate = pathlib.Path(sys.argv[1]), sys.argv[2], Turns(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])
-    torch.set_num_threads(threads)
+    folder, row, turns, rate = pathlib.Path(sys.argv[1]), sys.argv[2], Turns(sys.argv[3]), float(sys.argv[5])
+    torch.set_num_threads(int(sys.argv[4]))
     data = json.loads((folder / "data.json").read_text())
     if row == "ppo":
         run_ppo(folder, data, turns, rate)

@@ -40,8 +40,10 @@ local function rows_for(experience, trainer, numbers, o)
   local own = share.of(trainer, experience.world)
   local seq = o.seq or experience:longest()
   local micro_batches = trainer.program.eval_micro_batches
-  local at_once = math.ceil(o.rows / micro_batches) * micro_batches
-  local calls = math.ceil(share.rows(experience, numbers, own.count, seq) / at_once)
+  local function whole(rows) return math.ceil(rows / micro_batches) * micro_batches end
+  local needed = share.rows(experience, numbers, own.count, seq)
+  local calls = math.ceil(needed / whole(o.rows))
+  local at_once = calls > 0 and whole(math.ceil(needed / calls)) or 0 -- equal parts, so that little is padding
   local options = experience:row_options(share.part(numbers, own.index, own.count), seq)
   options.rows = calls * at_once
   return rlhf.make_rows(options), calls, at_once, own
