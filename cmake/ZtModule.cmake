@@ -45,7 +45,7 @@ function(ztoolkit_add_module name)
   install(TARGETS zt_${name} DESTINATION lib/zt)
   set_property(GLOBAL APPEND PROPERTY ZT_MODULES zt_${name})
 
-  file(GLOB lua_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/lua/*.lua)
+  file(GLOB_RECURSE lua_files CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/lua/*.lua)
   if(lua_files)
     install(DIRECTORY lua/ DESTINATION share/ztoolkit/lua/zt/${name} FILES_MATCHING PATTERN "*.lua")
     set_property(GLOBAL APPEND PROPERTY ZT_LUA_MODULES ${name})

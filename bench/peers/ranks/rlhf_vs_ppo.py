@@ -1,5 +1,14 @@
 """An iteration of PPO with the formulas of TRL's PPOTrainer, of which TRL 1.16 has no more: its update on every answer once."""
 
+import pathlib
+import sys
+
+sys.path.append(str(pathlib.Path(__file__).resolve().parents[1]))  # needs.py
+
+import needs
+
+needs.packages("torch", "transformers", environment=".venv-rlhf", starter="rlhf_vs.py")
+
 import torch
 import transformers
 

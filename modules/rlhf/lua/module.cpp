@@ -10,7 +10,9 @@ ZT_LUA_MODULE(rlhf) {
     loss.from_lua("distil", "zt.rlhf.loss.distil");
   });
   module.from_lua("reference", "zt.rlhf.models.reference").from_lua("teacher", "zt.rlhf.models.teacher");
-  module.from_lua("rollout", "zt.rlhf.answers.rollout").from_lua("score", "zt.rlhf.answers.score").from_lua("advantages", "zt.rlhf.answers.advantages");
+  module.from_lua("rollout", "zt.rlhf.answers.rollout")
+      .from_lua("score", "zt.rlhf.answers.score")
+      .from_lua("advantages", "zt.rlhf.answers.advantages");
   module.from_lua("batches", "zt.rlhf.answers.batches").from_lua("samples", "zt.rlhf.answers.samples");
   module.from_lua("ema", "zt.rlhf.models.ema")
       .from_lua("take_ema", "zt.rlhf.models.take_ema")
