@@ -21,7 +21,7 @@ endforeach()
 install(DIRECTORY bench/plans DESTINATION share/ztoolkit/bench)
 install(DIRECTORY modules/example modules/gemm DESTINATION share/ztoolkit/modules FILES_MATCHING PATTERN "*.h" PATTERN "*.cpp"
   PATTERN "CMakeLists.txt")
-foreach(header zero/residency/residency.h pipe/schedule/schedule.h ckpt/reshard/region.h comm/two_level/two_level_backend.h
+foreach(header zero/residency/residency.h pipe/schedule/schedule.h comm/two_level/two_level_backend.h
         modules/sdk/src/verify/verify.h)
   cmake_path(GET header PARENT_PATH folder)
   install(FILES ${header} DESTINATION share/ztoolkit/${folder})
