@@ -17,7 +17,7 @@ local COMMON = {
   {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
   {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
   {"weight_decay", 0, "decay of matrices", type = "number", at_least = 0},
-  {"warmup", 5, "steps to the peak rate", at_least = 0},
+  {"warmup", 5, "steps to the peak rate; at most a quarter of all", at_least = 0},
   {"stage", 1, "ZeRO stage", between = {0, 3}},
   {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
   {"offload", nil, "where optimizer state and gradients lie between their uses, at stage 3 parameters, too: host, or a folder on "
@@ -165,7 +165,7 @@ function experiment.trainer(o, mesh, model, how)
   if how.ema and how.ema > 0 then program = program:apply(rlhf.ema{decay = how.ema, mesh = mesh}) end
   return zt.trainer(program, {
     optimizer = optim.adamw{lr = how.lr, betas = {0.9, 0.95}, weight_decay = o.weight_decay}, clip = o.clip,
-    schedule = optim.warmup_cosine{warmup = o.warmup, total = how.steps, min_ratio = 0.1},
+    schedule = optim.warmup_cosine{warmup = math.min(o.warmup, math.floor(how.steps / 4)), total = how.steps, min_ratio = 0.1},
   })
 end
 
