@@ -87,10 +87,12 @@ end
 -- Returns the path of a .npy file with the records of a .jsonl file.
 local function tokenized(o, path, kind, folder)
   if path:find "%.npy$" then return path end
-  if not folder then
-    error("--data is text, and a tokenizer is needed: give --tokenizer, the folder of a Hugging Face model", 0)
+  if not folder or not (zt.exists(folder .. "/tokenizer.json") or zt.exists(folder .. "/tokenizer.model")) then
+    error("--data is text, and a tokenizer is needed: give --tokenizer, the folder of a Hugging Face model; the run of a model "
+      .. "has no such files", 0)
   end
-  local output = ("%s/data/%s_%s.npy"):format(o.folder, path:match "([^/]*)%.jsonl?$" or path:match "[^/]*$", kind)
+  local base = path:match "([^/]*)%.jsonl?$" or path:match "[^/]*$"
+  local output = ("%s/data/%s_%s_%s.npy"):format(o.folder, o.name, base, kind) -- each run has files of its own
   zt.mkdir_p(o.folder .. "/data")
   local made = data.tokenize_chat{input = path, model = folder, output = output}
   if made.kind ~= kind then error(("'%s' has %s, and this script needs %s"):format(path, made.kind, kind), 0) end
