@@ -108,6 +108,12 @@ function TestMistakes.test_adapters()
   refused("must be a Trainer or \"base\", got a string", rlhf.score, answers, {actor = adapted, reference = "bass"})
 end
 
+function TestMistakes.test_numbers_of_sequences()
+  local answers = rollout()
+  lu.assertErrorMsgContains("there is no sequence 0", answers.answer, answers, 0)
+  lu.assertErrorMsgContains("are numbered from 1 to " .. answers.count, answers.prompt, answers, answers.count + 1)
+end
+
 function TestMistakes.test_ranks_with_other_options()
   if last == 0 then return end
   local text = "ranks 0 and 1 give different options"

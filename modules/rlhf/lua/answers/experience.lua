@@ -39,8 +39,15 @@ function Experience:tokens_of(name, call)
   return found
 end
 
+-- Fails unless there is a sequence i.
+local function check_number(self, i)
+  if type(i) == "number" and i % 1 == 0 and i >= 1 and i <= self.count then return end
+  fail("there is no sequence %s: those of this experience are numbered from 1 to %d", tostring(i), self.count)
+end
+
 --- Returns the place of the first token of answer i, from 1, among the tokens of all answers, and the number of its tokens.
 function Experience:span(i)
+  check_number(self, i)
   local first = self.answer_offsets[i - 1]:item()
   return first, self.answer_offsets[i]:item() - first
 end
@@ -56,6 +63,7 @@ end
 
 --- Returns the tokens of prompt i and of answer i, from 1, int64.
 function Experience:prompt(i)
+  check_number(self, i)
   local first = self.prompt_offsets[i - 1]:item()
   return self.prompts:narrow(0, first, self.prompt_offsets[i]:item() - first)
 end
