@@ -84,6 +84,10 @@ local function check_more(o)
   if o.reference ~= nil and o.reference ~= "base" and not check.is("Trainer", o.reference) then
     fail("%s.reference must be a Trainer or \"base\", got %s", NAME, check.type_name(o.reference))
   end
+  if o.reference ~= nil and o.reference == o.actor then
+    fail("%s: the reference is the actor, so the divergence from it is always 0: give a frozen trainer of the model that the "
+      .. "actor begins as, or with adapters reference = \"base\"", NAME)
+  end
   if o.reward ~= nil and type(o.reward) ~= "function" and not check.is("Trainer", o.reward) then
     fail("%s.reward must be a Trainer or a function, got %s", NAME, check.type_name(o.reward))
   end
