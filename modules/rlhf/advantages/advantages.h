@@ -25,7 +25,7 @@ constexpr auto words_of(AdvantageScale) {
   return std::array{"none", "group", "batch"};
 }
 
-// What is added to a standard deviation before a division by it.
+// This is added to a standard deviation before a division by it.
 constexpr double kLeastDeviation = 1e-4;
 
 // Returns the advantages of answers, by their rewards and the numbers of their groups: the reward minus the baseline. With

@@ -36,10 +36,4 @@ for step, batch in stream:steps(o.steps) do
   experiment.save(o, run, step + 1, o.steps)
 end
 local engine = experiment.engine(o, trainer, stream.tokenizer, experiment.stop_tokens(path))
-local accuracy = experiment.accuracy(o, mesh, engine)
-if accuracy then
-  run:log(o.steps - 1, {accuracy = accuracy})
-  experiment.say("right in %.3f of %d samples", accuracy, o.test)
-end
-run:finish()
-experiment.result = {accuracy = accuracy, run = run.path}
+experiment.finish(o, mesh, run, engine, o.steps)

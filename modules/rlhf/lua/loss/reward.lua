@@ -1,8 +1,8 @@
 --- rlhf.loss.reward{margin = 0, center = 0, at = "last"}: the loss of a reward model on pairs of answers (Bradley and Terry).
 -- With the scores of the chosen and of the rejected one it is -log sigmoid(s_chosen - s_rejected - margin) + center (s_chosen +
--- s_rejected)^2. The score of an answer is the value at its last token. With at = "divergence", as in DeepSpeed-Chat, a pair
--- costs the mean of that over the places from the first at which the answers differ to the end of the shorter one; there pads of
--- the shorter answer count, too.
+-- s_rejected)^2. The score of an answer is the value at its last token. With at = "divergence" a pair costs the mean of that over
+-- the places from the first at which the answers differ to the end of the shorter one. DeepSpeed-Chat goes on to the end of the
+-- longer one, where the shorter one has pads.
 
 local check = require "zt.check"
 local core = require "zt.core"
@@ -37,10 +37,9 @@ local function last_scores(of, values) return of:by_pair(of:sums(values:masked_f
 -- whether there is one; both [rows * seq].
 local function partners(of)
   local field, seq = of.field, of.seq
-  local place = (field:mul(0) + 1):flatten():cumsum(0) - 1
-  local number = place:view{of.rows, seq} - of:spread(of:sums(place:view{of.rows, seq}
-    :masked_fill(of:is_first():logical_not(), 0)))
-  local begins = of:by_pair(of:sums(place:view{of.rows, seq}:masked_fill(of:is_first():logical_not(), 0)))
+  local place = ((field:mul(0) + 1):flatten():cumsum(0) - 1):view{of.rows, seq}
+  local first_places = of:sums(place:masked_fill(of:is_first():logical_not(), 0))
+  local number, begins = place - of:spread(first_places), of:by_pair(first_places)
   local lengths = of:by_pair(of:sums(field:ge(0):to "int64"))
   local function of_rejected(by_pair)
     local twice = core.stack({by_pair:select(1, 1), by_pair:select(1, 1)}, 1):flatten()

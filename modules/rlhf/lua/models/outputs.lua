@@ -1,4 +1,4 @@
---- What frozen or trained models say about the labels of a batch, without gradients.
+--- Runs models over the rows of a batch, without gradients.
 
 local check = require "zt.check"
 local core = require "zt.core"

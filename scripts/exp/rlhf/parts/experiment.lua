@@ -1,4 +1,4 @@
---- What the scripts of this folder share: options, data, models, trainers.
+--- Functions that the scripts of this folder share: options, data, models, trainers.
 local zt = require "zt"
 local ckpt, comm, data, infer = require "zt.ckpt", require "zt.comm", require "zt.data", require "zt.infer"
 local moe, optim, rlhf, zero = require "zt.moe", require "zt.optim", require "zt.rlhf", require "zt.zero"
@@ -17,7 +17,7 @@ local COMMON = {
   {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
   {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
   {"weight_decay", 0, "decay of matrices", type = "number", at_least = 0},
-  {"warmup", 5, "steps to the peak rate; at most a quarter of all", at_least = 0},
+  {"warmup", 5, "steps to the peak rate; in a run that is not longer, a quarter of its steps", at_least = 0},
   {"stage", 1, "ZeRO stage", between = {0, 3}},
   {"recompute", 0, "keep no activations in every k-th block; 0: keep all", at_least = 0},
   {"offload", nil, "where optimizer state and gradients lie between their uses, at stage 3 parameters, too: host, or a folder on "
@@ -165,17 +165,17 @@ function experiment.trainer(o, mesh, model, how)
     })
   end
   if how.ema and how.ema > 0 then program = program:apply(rlhf.ema{decay = how.ema, mesh = mesh}) end
+  local warmup = o.warmup < how.steps and o.warmup or math.floor(how.steps / 4)
   return zt.trainer(program, {
     optimizer = optim.adamw{lr = how.lr, betas = {0.9, 0.95}, weight_decay = o.weight_decay}, clip = o.clip,
-    schedule = optim.warmup_cosine{warmup = math.min(o.warmup, math.floor(how.steps / 4)), total = how.steps, min_ratio = 0.1},
+    schedule = optim.warmup_cosine{warmup = warmup, total = how.steps, min_ratio = 0.1},
   })
 end
 
---- Opens the run of a trainer. Returns it and the steps, or iterations, that an earlier start has done.
+--- Opens the run of a trainer. steps: steps or iterations; show: keys that the progress shows.
 function experiment.begin(o, mesh, trainer, stream, steps, show)
-  local run = zt.run{name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh,
-                     trainer = trainer, data = stream, options = o, steps = steps, show = show, tensorboard = o.tensorboard}
-  return run
+  return zt.run{name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh,
+                trainer = trainer, data = stream, options = o, steps = steps, show = show, tensorboard = o.tensorboard}
 end
 
 --- Returns whether to save after `done` of `steps` steps: every --save-every, and at the end.
@@ -186,10 +186,12 @@ function experiment.save(o, run, done, steps, objects)
   if experiment.saves(o, done, steps) then ckpt.save(run, done, {keep = 2, objects = objects}) end
 end
 
---- Returns an engine that reads the parameters of a trainer.
-function experiment.engine(o, trainer, tokenizer, stop_tokens)
+--- Returns an engine with the parameters of a trainer. layout: {mesh =, tensor =, data =} of parameters of its own; without it,
+-- the engine reads the trainer's where they lie.
+function experiment.engine(o, trainer, tokenizer, stop_tokens, layout)
+  layout = layout or {}
   return infer.engine{trainer = trainer, tokenizer = tokenizer, stop_tokens = stop_tokens, max_sequences = 256,
-                      token_budget = 1024, max_context = o.seq}
+                      token_budget = 1024, max_context = o.seq, mesh = layout.mesh, tensor = layout.tensor, data = layout.data}
 end
 
 --- Returns n samples at temperature 1 for each of --test unseen prompts of the task of sorting.
@@ -205,6 +207,19 @@ function experiment.accuracy(o, mesh, engine)
   local answers = experiment.unseen(o, mesh, engine, 1)
   rlhf.score(answers, {reward = sort.reward})
   return answers.metrics.reward
+end
+
+--- Ends a run of `steps` steps: measures how often the engine's answers are right, if the task says so, and sets
+-- experiment.result. more: what the result has besides.
+function experiment.finish(o, mesh, run, engine, steps, more)
+  local accuracy = experiment.accuracy(o, mesh, engine)
+  if accuracy then
+    run:log(steps - 1, {accuracy = accuracy})
+    experiment.say("right in %.3f of %d samples", accuracy, o.test)
+  end
+  run:finish()
+  experiment.result = more or {}
+  experiment.result.accuracy, experiment.result.run = accuracy, run.path
 end
 
 return experiment

@@ -1,8 +1,8 @@
---- What the scripts have in common that learn from their own answers.
+--- Functions of the scripts that learn from their own answers.
 local experiment = require "parts.experiment"
 local sort = require "parts.sort"
 local zt = require "zt"
-local ckpt, data, infer, rlhf = require "zt.ckpt", require "zt.data", require "zt.infer", require "zt.rlhf"
+local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
 
 local rollouts = {SHOWN = {"reward", "entropy", "length"}}
 
@@ -60,18 +60,15 @@ end
 --- Returns a sampler for the parameters of a trainer: begin() returns an engine that has its current ones, finish() ends the
 -- phase. The engine reads them where they lie, or with --tensor or at stage 3 it has a layout of its own, which begin() fills.
 function rollouts.sampler(o, mesh, trainer, tokenizer, stop_tokens)
-  local options = {trainer = trainer, tokenizer = tokenizer, stop_tokens = stop_tokens, max_sequences = 256, token_budget = 1024,
-                   max_context = o.seq}
-  local has_own = o.tensor > 1 or o.stage == 3 and not o.gather_layers
-  if has_own then
-    options.mesh = mesh:refactor{dp = -1, tp = o.tensor, order = {"dp", "tp"}}
-    options.tensor, options.data = o.tensor > 1 and options.mesh.tp or nil, options.mesh.dp
+  local layout
+  if o.tensor > 1 or o.stage == 3 and not o.gather_layers then
+    local own = mesh:refactor{dp = -1, tp = o.tensor, order = {"dp", "tp"}}
+    layout = {mesh = own, tensor = o.tensor > 1 and own.tp or nil, data = own.dp}
   end
-  local sampler, engine, is_new = {}, nil, false
+  local sampler, engine = {}, nil
   function sampler.begin()
-    if not engine then engine, is_new = infer.engine(options), true end
-    if has_own and not is_new then engine:update(trainer) end
-    is_new = false
+    if not engine then engine = experiment.engine(o, trainer, tokenizer, stop_tokens, layout)
+    elseif layout then engine:update(trainer) end
     return engine
   end
   function sampler.finish()
@@ -143,16 +140,9 @@ function rollouts.log(o, run, samples, iteration, answers, results)
   end
 end
 
---- Ends the run: measures how often the policy is right, if the task says so. more: what the result has besides.
+--- Ends the run of a policy (experiment.finish).
 function rollouts.finish(o, mesh, run, sampler, more)
-  local accuracy = experiment.accuracy(o, mesh, sampler.begin())
-  if accuracy then
-    run:log(o.iterations - 1, {accuracy = accuracy})
-    experiment.say("right in %.3f of %d samples", accuracy, o.test)
-  end
-  run:finish()
-  experiment.result = more or {}
-  experiment.result.accuracy, experiment.result.run = accuracy, run.path
+  experiment.finish(o, mesh, run, sampler.begin(), o.iterations, more)
 end
 
 return rollouts
