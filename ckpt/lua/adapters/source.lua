@@ -64,6 +64,13 @@ function source.packed_of(content)
   return formats
 end
 
+--- Returns the formats of packed matrices (packed_of) as a text.
+function source.text_of(formats)
+  local set = {}
+  for _, format in pairs(formats) do set[format] = true end
+  return table.concat(check.sorted_keys(set), " and ")
+end
+
 --- Returns the model of a checkpoint that was opened. options: those of moe.gpt, with `lora`. script: its record.
 function source.of_checkpoint(checkpoint, options, script, folder)
   local tensors, trained, content = {}, {}, checkpoint:describe()

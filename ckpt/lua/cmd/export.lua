@@ -132,7 +132,7 @@ end
 local function taken_adapters(parameters, o, script, packed)
   if packed then
     fail("the base of '%s' is packed, as %s, and a checkpoint does not have packed matrices: write the adapters by --adapter, "
-      .. "and add them to the plain base (infer.engine{model = BASE, adapter = FOLDER})", o.checkpoint, packed[next(packed)])
+      .. "and add them to the plain base (infer.engine{model = BASE, adapter = FOLDER})", o.checkpoint, source_of.text_of(packed))
   end
   local options = o.model and json_file(o.model) or script.model
   if not options or not options.lora then

@@ -77,7 +77,7 @@ local function of_checkpoint(path)
   if formats then
     fail("the base of the model in '%s' is packed, as %s, and the checkpoint does not have it: write the adapters by ztoolkit "
       .. "ckpt export --adapter, and give the plain base as the model and that folder as the adapter", place,
-      formats[next(formats)])
+      source_of.text_of(formats))
   end
   local dtype, names, has_adapters = nil, {}, script.model.lora ~= nil
   for _, tensor in ipairs(content.tensors) do

@@ -1,5 +1,6 @@
 --- Tells whether models compute the same from the same parameters, by their options.
 
+local check = require "zt.check"
 local fail = require "zt.fail"
 local huggingface = require "zt.ckpt.huggingface"
 local text = require "zt.text"
@@ -77,13 +78,13 @@ function same_model.check(from, to, what)
       .. "give a trainer of a model with tied = true", what)
   end
   if wanted[HEAD] and not there[HEAD] then there[HEAD] = there[EMBEDDING] end
-  for name, shape in pairs(wanted) do
-    if there[name] ~= shape then
-      fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name, shape,
+  for _, name in ipairs(check.sorted_keys(wanted)) do
+    if there[name] ~= wanted[name] then
+      fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name, wanted[name],
            there[name] and "has it of " .. there[name] or "has none")
     end
   end
-  for name in pairs(there) do
+  for _, name in ipairs(check.sorted_keys(there)) do
     if not wanted[name] then
       fail("%s: the trainer's model has '%s', and the engine's has not: give a trainer of the same model", what, name)
     end
