@@ -23,6 +23,7 @@ end
 local function record(run, named)
   local trainer = named.trainer or named.model
   local is_trainer = type(trainer) == "userdata"
+  local of_tokenizer = run and run.tokenizer or {}
   return {
     name = run and run.name,
     text = script.text,
@@ -31,7 +32,9 @@ local function record(run, named)
     ranks = core.world.size,
     launch = core.world.launch,
     mesh = is_trainer and trainer.mesh and tostring(trainer.mesh):match("mesh (.-) %(") or nil,
-    tokenizer = tokenizer_files.of_data(named.data),
+    tokenizer = of_tokenizer.tokenizer or tokenizer_files.of_data(named.data),
+    token_ids = of_tokenizer.token_ids,
+    stop_tokens = of_tokenizer.stop_tokens,
     model = is_trainer and options_of(trainer) or nil,
     program = is_trainer and native.digest(trainer:text()) or nil,
     saved = os.date("!%Y-%m-%dT%H:%M:%SZ"),

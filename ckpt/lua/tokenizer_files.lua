@@ -1,6 +1,9 @@
---- The files of a model's tokenizer, {name = content}, that a checkpoint keeps in the record of its script, for `ckpt export`.
+--- The files of a model's tokenizer, {name = content}, that a checkpoint keeps in the record of its script, for `ckpt export` and
+-- to make texts with the run's model.
 
+local check = require "zt.check"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local fs = require "zt.fs"
 
 local tokenizer_files = {}
@@ -61,13 +64,32 @@ function tokenizer_files.contents_of(kept_files)
   return files
 end
 
---- Returns the tokenizer's files in the folder of a model of Hugging Face's, for a record; nil without any.
-function tokenizer_files.of_folder(folder)
-  local files = tokenizer_files.contents(folder)
-  for name, content in pairs(files or {}) do
-    if name:find "%.model$" then files[name] = kept(content) end
+-- Returns the contents as a record keeps them.
+local function kept_of(contents)
+  local files
+  for name, content in pairs(contents or {}) do
+    files = files or {}
+    files[name] = name:find "%.model$" and kept(content) or content
   end
   return files
+end
+
+--- Returns the tokenizer's files in the folder of a model of Hugging Face's, for a record; nil without any.
+function tokenizer_files.of_folder(folder) return kept_of(tokenizer_files.contents(folder)) end
+
+--- Returns what a record keeps of the tokenizer of a model: {tokenizer = files, token_ids =, stop_tokens =}. source: what
+-- ckpt.pretrained returns, or a folder with a tokenizer (zt.data.chat_folder). call: begins the message of an error.
+function tokenizer_files.record_of(source, call)
+  if type(source) == "string" then
+    local opened = require("zt.data.chat_folder").open(source)
+    return {tokenizer = kept_of(opened.files), token_ids = opened.token_ids, stop_tokens = opened.stop_tokens}
+  end
+  if check.type_name(source) ~= "a Pretrained" then
+    fail("%s must be what ckpt.pretrained returns, or a folder with a tokenizer, got %s", call, check.type_name(source))
+  end
+  local opened = source.opened
+  local ids = opened.record and opened.record.token_ids
+  return {tokenizer = kept_of(opened.files), token_ids = ids, stop_tokens = #opened.stop_tokens > 0 and opened.stop_tokens or nil}
 end
 
 --- Writes the files into a folder. Returns their paths, sorted.

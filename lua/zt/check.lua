@@ -71,6 +71,8 @@ for name, origin in pairs {
   TYPES[name] = {with_article(name) .. ", " .. origin, function(value) return object_name(value) == name end}
 end
 
+local function one_of_text(option) return ("one of '%s'"):format(table.concat(option.one_of, "', '")) end
+
 --- Returns the complaint about a value of the right type, such as "must be at least 1", or nil. `option` may hold `at_least`,
 -- `above`, `below`, `between = {low, high}` and `one_of = {names}`. nan is refused first: every comparison with it is false.
 function check.complaint(option, value)
@@ -88,7 +90,7 @@ function check.complaint(option, value)
     for _, name in ipairs(option.one_of) do
       if name == value then return nil end
     end
-    return ("must be one of '%s'"):format(table.concat(option.one_of, "', '"))
+    return "must be " .. one_of_text(option)
   end
 end
 
@@ -111,7 +113,11 @@ end
 local function checked(name, option, value)
   local path = name .. "." .. option[1]
   local kind = TYPES[option[2]] or fail("%s: the schema has the unknown type '%s'", path, tostring(option[2]))
-  if not kind[2](value) then fail("%s must be %s, got %s", path, kind[1], got_text(option[2], value)) end
+  if not kind[2](value) then
+    local wanted = option.one_of and one_of_text(option) or kind[1]
+    local about = option[2] == "table" and option[3] and (" (%s)"):format(option[3]) or ""
+    fail("%s must be %s, got %s%s", path, wanted, got_text(option[2], value), about)
+  end
   local complaint = check.complaint(option, value)
   if complaint then fail("%s %s", path, complaint) end
   return value

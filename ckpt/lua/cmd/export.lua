@@ -103,6 +103,10 @@ local function write_companions(o, config, script)
   if config then
     core.write_file(folder .. "/config.json", encode(config) .. "\n")
     table.insert(paths, 1, folder .. "/config.json")
+    if script.stop_tokens and #script.stop_tokens > 0 then
+      paths[#paths + 1] = folder .. "/generation_config.json"
+      core.write_file(paths[#paths], core.json.encode{eos_token_id = script.stop_tokens} .. "\n")
+    end
   end
   return paths
 end

@@ -1,5 +1,6 @@
 -- ztoolkit ckpt import: makes a checkpoint from safetensors.
 
+local chat_folder = require "zt.data.chat_folder"
 local cli = require "zt.cli"
 local core = require "zt.core"
 local fail = require "zt.fail"
@@ -38,13 +39,13 @@ end
 -- function that adds the parameters to an import and returns their number; what export needs of the model: the options of
 -- moe.gpt, the ids of special tokens, the tokenizer's files; and a line about a head that is left out, or nil.
 local function prepare_model(path, takes_value)
-  local model = huggingface_folder.open(path, false, takes_value)
+  local model, place = huggingface_folder.open(path, false, takes_value), huggingface_folder.of(path)
   return function(import)
     model.check_values()
-    for place, name in ipairs(model.names) do import:add("model/" .. name, model.read(place)) end
+    for number, name in ipairs(model.names) do import:add("model/" .. name, model.read(number)) end
     return #model.names
-  end, {model = model.options, token_ids = model.token_ids, tokenizer = tokenizer_files.of_folder(huggingface_folder.of(path))},
-    model.note
+  end, {model = model.options, token_ids = model.token_ids, tokenizer = tokenizer_files.of_folder(place),
+        stop_tokens = chat_folder.generation_ends(place, model.options.vocab)}, model.note
 end
 
 -- Prepares the import of any other model: its tensors, renamed by `map`. Returns a function as prepare_model does.

@@ -99,7 +99,7 @@ return function(o)
   check_value_head(o, reading, has_new_head)
   check_base(o.from, source, reading.whole, o.base)
   local record = {model = options, token_ids = opened.record.token_ids, tokenizer = opened.record.tokenizer,
-                  trained = check.sorted_keys(reading.trained)}
+                  stop_tokens = opened.record.stop_tokens, trained = check.sorted_keys(reading.trained)}
   if #record.trained == 0 then record.trained = nil end
   return function(import)
     for place, name in ipairs(opened.names) do

@@ -57,6 +57,10 @@ end
 local function open(folder, options, base)
   if not core.exists(folder) then fail("there is no folder '%s': give the folder of a LoRA adapter", folder) end
   local config, tensors = Config.read(folder), Tensors.open(folder)
+  if options.lora then
+    fail("the model in '%s' has adapters of its own, and that in '%s' would be added to them: leave `adapter` out, or give as "
+      .. "the model the base of that adapter", base, folder)
+  end
   local modules = Modules.of(options, ("the model in '%s'"):format(base))
   local of_head = tensors.halves.lm_head
   if modules.embedding and of_head then Modules.refuse_untied(tensors, of_head.A) end

@@ -37,12 +37,12 @@ local function of_huggingface(path)
   local ends, generation = chat_folder.generation_ends(place, files.options.vocab)
   return {
     options = files.options, dtype = precisions[files.dtype] or "fp32",
-    stop_tokens = ends and #ends > 0 and ends or chat_folder.ends_of(files.token_ids, files.options.vocab),
+    stop_tokens = chat_folder.recorded_ends({stop_tokens = ends, token_ids = files.token_ids}, files.options.vocab),
     files = tokenizer_files.contents(place),
     names = files.names, read = files.read, check = files.check_values,
     generation_config = generation,
     weights = files.weights, is_by_bitsandbytes = files.weights ~= nil,
-    record = {token_ids = files.token_ids, tokenizer = tokenizer_files.of_folder(place)},
+    record = {token_ids = files.token_ids, tokenizer = tokenizer_files.of_folder(place), stop_tokens = ends},
   }
 end
 
@@ -87,9 +87,9 @@ local function of_checkpoint(path)
   end
   return {
     options = script.model, dtype = dtype or "fp32",
-    stop_tokens = chat_folder.ends_of(script.token_ids or {}, script.model.vocab),
+    stop_tokens = chat_folder.recorded_ends(script, script.model.vocab),
     files = tokenizer_files.contents_of(script.tokenizer), names = names,
-    record = {token_ids = script.token_ids, tokenizer = script.tokenizer},
+    record = {token_ids = script.token_ids, tokenizer = script.tokenizer, stop_tokens = script.stop_tokens},
     read = function(_, name) return checkpoint:read("model/" .. name) end,
     load_parts = function(trainer) load_checkpoint(place, trainer, has_adapters) end,
   }
@@ -109,7 +109,7 @@ end
 --   is_by_bitsandbytes       whether it has packed them: the head of a tied model is no matrix of its own then, and
 --                            weights.nested may be set to false
 --   names, read(place, name) of the parameters; `read` returns one
---   record                   {token_ids =, tokenizer =} as a checkpoint records them; nil of packed matrices
+--   record                   {token_ids =, tokenizer =, stop_tokens =} as a checkpoint records them; nil of packed matrices
 --   load(trainer, is_other, is_wanted)  sets them, collectively. is_other: whether the trainer has some in another form than the
 --                            folder, packed or with a head of its own; is_wanted(name): whether to set this one, by default all
 function folder.open(path, adapter)

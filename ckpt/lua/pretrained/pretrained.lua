@@ -17,11 +17,30 @@ local text = require "zt.text"
 
 local Pretrained = class "Pretrained"
 
-local HEAD, EMBEDDING = "head.weight", "embedding.weight"
+local HEAD, VALUE, EMBEDDING = "head.weight", "head.value.weight", "embedding.weight"
 local LOAD = {{"head", "string", "the folder's, or a new one, which stays as it is", default = "same", one_of = {"same", "new"}}}
 
 -- Whether a parameter is one of a head, but not of its norm.
 local function is_of_head(name) return name:find "^head%." ~= nil and not name:find "^head%.norm%." end
+
+local function has(list, name)
+  for _, each in ipairs(list) do
+    if each == name then return true end
+  end
+  return false
+end
+
+-- Returns what to do about parameters that the folder lacks, and that the trainer lacks.
+local function advice_for(missing, extra)
+  if has(missing, VALUE) then
+    return "The folder has a model of language: for a reward model or a critic that begins as it, with a new head, give load the "
+      .. "option head = \"new\""
+  end
+  if has(extra, VALUE) then
+    return "The folder has a reward model or a critic: give one of language, or make the trainer's model with head = \"value\""
+  end
+  return "Make the model by moe.gpt from the field options"
+end
 
 -- An error unless the folder has all parameters of a trainer but adapters, and the trainer all of the folder's. Returns whether a
 -- head of the trainer begins as a copy of the folder's embedding. has_new_head: nothing is said of heads.
@@ -43,8 +62,8 @@ local function check_names(self, trainer, has_new_head)
   for _, group in ipairs{{"the trainer's model has parameters that '%s' lacks", missing},
                          {"the trainer's model lacks parameters that '%s' has", extra}} do
     if #group[2] > 0 then
-      fail("pretrained:load: " .. group[1] .. ", %d: %s. Make the model by moe.gpt from the field options", self.path, #group[2],
-        text.some(group[2]))
+      fail("pretrained:load: " .. group[1] .. ", %d: %s. %s", self.path, #group[2], text.some(group[2]),
+        advice_for(missing, extra))
     end
   end
   return has_copy

@@ -45,6 +45,8 @@ local SCHEMA = {
   {"mesh", "Mesh", "the ranks of the run; all ranks when absent"},
   {"trainer", "Trainer", "the trainer whose trace is written"},
   {"data", "any", "the data stream, kept as run.data"},
+  {"tokenizer", "any", "what the run's checkpoints keep of a tokenizer, with its chat template and end tokens: those of "
+    .. "ckpt.pretrained(...), or of a folder. Without it they keep the tokenizer of `data`"},
   {"trace", "boolean", "record the times of all actions", default = true},
   {"tensorboard", "boolean", "write the numbers of run:log also as TensorBoard's event files", default = false},
   {"every", "number", "seconds between two progress lines without a terminal", default = 10, above = 0},
@@ -90,11 +92,14 @@ local function open(value)
   local options = check.options("zt.run", SCHEMA, value)
   check_name(options.name)
   check_show(options.show)
+  local tokenizer = options.tokenizer ~= nil
+    and require("zt.ckpt.tokenizer_files").record_of(options.tokenizer, "zt.run.tokenizer") or nil
   if options.resume and options.overwrite then fail "zt.run: either resume or overwrite the earlier run, not both" end
   local self = setmetatable({
     name = options.name, path = options.folder .. "/" .. options.name, trainer = options.trainer, data = options.data,
     is_writer = core.world.rank == 0 and not core.world.dry, next_refresh = -math.huge, next_part = -math.huge,
     mesh = options.mesh, steps = options.steps, ranks = ranks_of(options.mesh), options = options.options, given = options,
+    tokenizer = tokenizer or false,
     last_step = 0, finishers = {}, hooks = hooks.none(), running_hooks = {}, is_stopping = false,
     curves = new_curves(options.show),
   }, Run)

@@ -70,6 +70,13 @@ function chat_folder.ends_of(config, vocab)
   return ends
 end
 
+--- Returns the tokens that end an answer by what a checkpoint records: its stop_tokens, else the end of its token_ids. vocab: as
+-- above.
+function chat_folder.recorded_ends(record, vocab)
+  local ends = chat_folder.ends_of({eos_token_id = record.stop_tokens}, vocab)
+  return #ends > 0 and ends or chat_folder.ends_of(record.token_ids or {}, vocab)
+end
+
 --- Returns the tokens that end an answer by generation_config.json, and that file's content; nil and nil without the file.
 function chat_folder.generation_ends(folder, vocab)
   local path = folder .. "/generation_config.json"
@@ -77,33 +84,40 @@ function chat_folder.generation_ends(folder, vocab)
   return chat_folder.ends_of((json_file(path)), vocab), fs.read(path)
 end
 
--- Returns the tokens that end an answer: those of generation_config.json, else of config.json, else the end token.
-local function stop_tokens_of(folder, vocab, end_token)
-  local ends = chat_folder.generation_ends(folder, vocab)
-  local config = folder .. "/config.json"
-  if (not ends or #ends == 0) and core.exists(config) then
-    ends = chat_folder.ends_of(require("zt.ckpt.huggingface").token_ids((json_file(config))), vocab)
+-- Returns the files of the tokenizer in a folder, and token_ids and stop_tokens as a checkpoint records them: of a folder as
+-- Hugging Face writes it, or of the newest checkpoint of a run.
+local function parts_of(path)
+  local files = tokenizer_files.contents(path)
+  if files then
+    local config = path .. "/config.json"
+    local ids = core.exists(config) and require("zt.ckpt.huggingface").token_ids((json_file(config))) or nil
+    return files, {token_ids = ids, stop_tokens = chat_folder.generation_ends(path, math.huge)}
   end
-  return ends and #ends > 0 and ends or {end_token}
+  local place = require("zt.ckpt.loading.incomplete").find(path)
+  local script = place and require("zt.ckpt").open(place):describe().values.script or {}
+  return tokenizer_files.contents_of(script.tokenizer) or {}, script
 end
 
---- Opens a folder of Hugging Face, which may be without a model. Returns {tokenizer =, chat = as chat_of, or nil, stop_tokens =
--- the list of tokens that end an answer, which may be empty, end_token = the token that ends a text, or nil}.
+--- Opens a folder of Hugging Face, which may be without a model, or that of a run. Returns {files = {name = content},
+-- tokenizer =, chat = as chat_of, or nil, token_ids = of special tokens, or nil, stop_tokens = the list of tokens that end an
+-- answer, which may be empty, end_token = the token that ends a text, or nil}.
 function chat_folder.open(path)
   if not core.exists(path) then fail("there is no folder '%s': give the folder of a model, or of its tokenizer", path) end
-  local files = tokenizer_files.contents(path) or {}
+  local files, record = parts_of(path)
   local tokenizer = chat_folder.tokenizer_of(files, path)
   if not tokenizer then
-    fail("'%s' has no tokenizer (tokenizer.json or tokenizer.model): give the folder of a model as Hugging Face writes it", path)
+    fail("'%s' has no tokenizer (tokenizer.json or tokenizer.model): give the folder of a model as Hugging Face writes it, or "
+      .. "of a run whose checkpoints keep one", path)
   end
   local name = variables_of(files, path).eos_token
   local end_token = name and tokenizer:id_of(name)
   if name and not end_token then
     fail("'%s' names the end token '%s' (eos_token), which its tokenizer does not have: correct the file", path, name)
   end
-  local stop_tokens = stop_tokens_of(path, tokenizer.vocab, end_token)
-  return {tokenizer = tokenizer, chat = chat_folder.chat_of(files, path), stop_tokens = stop_tokens,
-          end_token = end_token or stop_tokens[1]}
+  local stop_tokens = chat_folder.recorded_ends(record, tokenizer.vocab)
+  if #stop_tokens == 0 then stop_tokens = {end_token} end
+  return {files = files, tokenizer = tokenizer, chat = chat_folder.chat_of(files, path), token_ids = record.token_ids,
+          stop_tokens = stop_tokens, end_token = end_token or stop_tokens[1]}
 end
 
 return chat_folder

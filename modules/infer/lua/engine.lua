@@ -226,7 +226,8 @@ local function engine(value)
     options.tokenizer = options.tokenizer or opened.tokenizer
     options.stop_tokens = options.stop_tokens or opened.stop_tokens
   end
-  local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat}, Engine), {}
+  local self, of_core = setmetatable({tokenizer = options.tokenizer, trainer = options.trainer, chat = chat,
+                                      stop_tokens = options.stop_tokens or {}}, Engine), {}
   for _, key in ipairs(OF_CORE) do of_core[key] = options[key] end
   self.core = infer.make(of_core)
   self.max_context, self.vocabulary = self.core.max_context, self.core.vocabulary

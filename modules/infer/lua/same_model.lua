@@ -80,8 +80,8 @@ function same_model.check(from, to, what)
   if wanted[HEAD] and not there[HEAD] then there[HEAD] = there[EMBEDDING] end
   for _, name in ipairs(check.sorted_keys(wanted)) do
     if there[name] ~= wanted[name] then
-      fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name, wanted[name],
-           there[name] and "has it of " .. there[name] or "has none")
+      fail("%s: the engine's model has '%s' of %s, and the trainer's %s: give a trainer of the same model", what, name,
+           wanted[name], there[name] and "has it of " .. there[name] or "has none")
     end
   end
   for _, name in ipairs(check.sorted_keys(there)) do

@@ -28,17 +28,14 @@ local loss = rlhf.loss.dpo{beta = o.beta, kind = o.kind, label_smoothing = o.lab
 local policy = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs"):append(loss, "pairs"),
                                   {lr = o.lr, steps = o.steps})
 base:load(policy)
-local reference = policy
-if o.lora_rank == 0 then
-  reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs"))
-  base:load(reference)
-end
+local reference = experiment.reference(o, mesh, base)
+local is_base = reference == "base"
 
-local run = experiment.begin(o, mesh, policy, stream, o.steps, {"stats.pairs.accuracy", "stats.pairs.margin"})
+local run = experiment.begin(o, mesh, policy, stream, base, o.steps, {"stats.pairs.accuracy", "stats.pairs.margin"})
 ckpt.resume(run)
 for step, batch in stream:steps(o.steps) do
-  rlhf.reference(batch, {reference = reference, adapters = o.lora_rank == 0, policy = o.kind == "kto" and policy or nil,
-                         axis = mesh.dp})
+  rlhf.reference(batch, {reference = is_base and policy or reference, adapters = not is_base,
+                         policy = o.kind == "kto" and policy or nil, axis = mesh.dp})
   run:log(step, policy:step(batch))
   experiment.save(o, run, step + 1, o.steps)
 end

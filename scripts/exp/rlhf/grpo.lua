@@ -14,12 +14,16 @@ local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
 local o = experiment.options("grpo", "Group relative policy optimisation.", {}, rollouts.options({n = 8}, {
   {"lr", 1e-3, "peak learning rate", above = 0},
   {"kind", "group", "how advantages are estimated", one_of = {"group", "rloo", "reinforce++"}},
-  {"scale", "group", "divide the advantages of kind = group by a standard deviation", one_of = {"group", "batch", "none"}},
+  {"scale", nil, "divide advantages of --kind group by a standard deviation; default: group", type = "string",
+   one_of = {"group", "batch", "none"}},
   {"mean", "token", "the mean of the loss", one_of = {"token", "sequence", "constant"}},
   {"level", "token", "ratios of tokens or of whole answers", one_of = {"token", "sequence"}},
   {"kl", 0, "coefficient of the KL divergence from the start in the loss", type = "number", at_least = 0},
-  {"kl_estimator", "k3", "how it is estimated", one_of = {"k2", "k3"}},
-}))
+  {"kl_estimator", nil, "how it is estimated; default: k3", type = "string", one_of = {"k2", "k3"}},
+}), rollouts.needs{
+  {"scale", function(o) return o.kind == "group" end, "divides advantages of --kind group: leave it out"},
+  {"kl_estimator", function(o) return o.kl > 0 end, "estimates the divergence of --kl: give that, too"},
+})
 o.model = experiment.start_of(o)
 local mesh = experiment.mesh()
 local prompts, path = rollouts.prompts(o, mesh)
@@ -32,24 +36,17 @@ local loss = rlhf.loss.grpo{
 local model = experiment.model(o, base.options, "logprobs", {temperature = o.temperature}):append(loss, "policy")
 local actor = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
 base:load(actor)
-local reference
-if o.kl > 0 then
-  reference = "base"
-  if o.lora_rank == 0 then
-    reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs", {temperature = o.temperature}))
-    base:load(reference)
-  end
-end
+local reference = o.kl > 0 and experiment.reference(o, mesh, base) or nil
 
 local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, actor, prompts, o.iterations,
+local run = experiment.begin(o, mesh, actor, prompts, base, o.iterations,
                              reference and {"reward", "kl", "entropy", "length"} or rollouts.SHOWN)
 local reward = rollouts.reward(o, mesh)
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
   local answers = rollouts.answers(o, mesh, sampler, batch, iteration)
   rlhf.score(answers, {actor = actor, reference = reference, reward = reward, old = o.old, rows = o.rows, seq = o.seq})
-  rlhf.advantages(answers, {kind = o.kind, scale = o.kind == "group" and o.scale or nil})
+  rlhf.advantages(answers, {kind = o.kind, scale = o.scale})
   local result = rollouts.update(o, answers, actor, iteration)
   rollouts.log(o, run, samples, iteration, answers, {policy = result})
   experiment.save(o, run, iteration + 1, o.iterations)

@@ -10,11 +10,12 @@ local rollouts = require "parts.rollouts"
 local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
 
 local o = experiment.options("lora", "Adapters by group relative policy optimisation.",
-  {lora_rank = 8, lora_targets = "q,k,v,out"}, rollouts.options({n = 8}, {
+  {lora_rank = 8, lora_targets = {"q", "k", "v", "out"}}, rollouts.options({n = 8}, {
     {"lr", 1e-2, "peak learning rate", above = 0},
     {"kl", 0.01, "coefficient of the KL divergence from the base in the loss", type = "number", at_least = 0},
     {"export", false, "write the adapter as PEFT does, into the folder adapter of the run (models of Hugging Face's families)"},
-  }))
+  }), rollouts.needs{})
+if o.lora_rank == 0 then error("lora.lua trains adapters, so --lora-rank must be above 0: grpo.lua trains all parameters", 0) end
 o.model = experiment.start_of(o)
 local mesh = experiment.mesh()
 local prompts, path = rollouts.prompts(o, mesh)
@@ -27,13 +28,14 @@ local trained = 0
 for _, parameter in ipairs(model:parameters()) do trained = trained + (parameter.trainable and parameter.numel or 0) end
 experiment.say("%.1f %% of the parameters are trained", 100 * trained / model:numel())
 
+local reference = experiment.reference(o, mesh, base)
 local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, actor, prompts, o.iterations, rollouts.SHOWN)
+local run = experiment.begin(o, mesh, actor, prompts, base, o.iterations, rollouts.SHOWN)
 local reward = rollouts.reward(o, mesh)
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
   local answers = rollouts.answers(o, mesh, sampler, batch, iteration)
-  rlhf.score(answers, {actor = actor, reference = "base", reward = reward, old = o.old, rows = o.rows, seq = o.seq})
+  rlhf.score(answers, {actor = actor, reference = reference, reward = reward, old = o.old, rows = o.rows, seq = o.seq})
   rlhf.advantages(answers, {kind = "group"})
   rollouts.log(o, run, samples, iteration, answers, {policy = rollouts.update(o, answers, actor, iteration)})
   experiment.save(o, run, iteration + 1, o.iterations)

@@ -15,7 +15,7 @@ local o = experiment.options("on_policy_distil", "A student learns from a teache
     {"lr", 1e-3, "peak learning rate", above = 0},
     {"kind", "reverse", "the divergence", one_of = {"forward", "reverse", "jsd"}},
     {"top", 0, "learn from so many of the teacher's likeliest tokens; 0: all", at_least = 0},
-  }))
+  }), rollouts.needs{})
 o.model = experiment.start_of(o)
 if not o.teacher then
   o.teacher = o.folder .. "/grpo"
@@ -31,11 +31,10 @@ local loss = rlhf.loss.distil{kind = o.kind, temperature = o.temperature, top = 
 local model = experiment.model(o, base.options, "lm", {loss = false}):append(loss, "distil")
 local student = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
 base:load(student)
-local teacher = experiment.trainer(o, mesh, experiment.model({lora_rank = 0}, of_teacher.options, "lm", {loss = false}))
-of_teacher:load(teacher)
+local teacher = experiment.frozen(o, mesh, of_teacher, "lm", {loss = false})
 
 local sampler = rollouts.sampler(o, mesh, student, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, student, prompts, o.iterations, {"entropy", "distil.agreement"})
+local run = experiment.begin(o, mesh, student, prompts, base, o.iterations, {"entropy", "distil.agreement"})
 local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
   local answers, result = rollouts.answers(o, mesh, sampler, batch, iteration)

@@ -24,19 +24,28 @@ local o = experiment.options("ppo", "Proximal policy optimisation with a reward 
   {"lambda", 0.95, "of generalised advantage estimation", type = "number", between = {0, 1}},
   {"whiten", "none", "advantages get mean 0 and standard deviation 1", one_of = {"none", "batch"}},
   {"ptx_data", nil, "a token file of text that the actor learns in the same steps", type = "string"},
-  {"ptx_batch", 8, "rows of it per step, over all ranks", at_least = 1},
-  {"ptx", 27.8, "coefficient of its loss", above = 0},
+  {"ptx_batch", nil, "rows of it per step, over all ranks; default: 8", type = "integer", at_least = 1},
+  {"ptx", nil, "coefficient of its loss; default: 27.8", type = "number", above = 0},
   {"critic_weight_decay", 0, "decay of the critic's matrices", type = "number", at_least = 0},
   {"critic_stage", nil, "ZeRO stage of the critic; default: --stage", type = "integer", between = {0, 3}},
   {"critic_recompute", 0, "keep no activations in every k-th block of the critic; 0: keep all", at_least = 0},
   {"critic_dropout", nil, "of the critic's blocks in training; default: the model's", type = "number", between = {0, 0.99}},
   {"critic_lora_rank", 0, "train adapters of this rank in the critic; 0: all parameters", at_least = 0},
-  {"critic_lora_targets", nil, "matrices with adapters; default: q,v", type = "string"},
+  {"critic_lora_targets", nil, "matrices with adapters; default: q,v", type = "list"},
   {"align_overflow", false, "a gradient of actor or critic that is not finite lets neither update (fp16)"},
   {"evict", nil, "where models are that wait for their phase: host, or a folder on NVMe; default: in memory", type = "string"},
   {"ema", 0, "keep an average of the actor's parameters with this decay, such as 0.992; 0: none", type = "number",
    between = {0, 1}},
-}))
+}), rollouts.needs{
+  {"ptx", function(o) return o.ptx_data end, "is the coefficient of --ptx-data: give that, too"},
+  {"ptx_batch", function(o) return o.ptx_data end, "is of --ptx-data: give that, too"},
+  {"critic_lora_targets", function(o) return o.critic_lora_rank > 0 end,
+   "names matrices with adapters: give --critic-lora-rank, too"},
+})
+if o.reward and o.reward:find "%.lua$" and not o.critic then
+  error("--reward is a function, and the critic begins as a reward model by default: give --critic, a run of reward.lua, or use "
+    .. "grpo.lua, which needs none", 0)
+end
 o.model = experiment.start_of(o)
 if not o.reward then
   o.reward = o.folder .. "/reward"
@@ -53,15 +62,12 @@ local steps = o.iterations * o.updates * o.epochs
 local clip = {low = o.clip_ratio, high = o.clip_high or o.clip_ratio}
 local model = experiment.model(o, base.options, "logprobs", {temperature = o.temperature})
   :append(rlhf.loss.ppo{clip = clip}, "policy")
-if o.ptx_data then model = model:append(rlhf.loss.ptx{coefficient = o.ptx}, "ptx") end
+if o.ptx_data then model = model:append(rlhf.loss.ptx{coefficient = o.ptx or 27.8}, "ptx") end
 local actor = experiment.trainer(o, mesh, model, {lr = o.lr, steps = steps, ema = o.ema})
 base:load(actor)
-local reference = "base"
-if o.lora_rank == 0 then
-  reference = experiment.trainer(o, mesh, experiment.model(o, base.options, "logprobs", {temperature = o.temperature}))
-  base:load(reference)
-end
+local reference = experiment.reference(o, mesh, base)
 local c = setmetatable({
+  is_critic = true,
   stage = o.critic_stage or o.stage, weight_decay = o.critic_weight_decay, recompute = o.critic_recompute,
   dropout = o.critic_dropout or false, lora_rank = o.critic_lora_rank, lora_targets = o.critic_lora_targets or false,
 }, {__index = o})
@@ -69,10 +75,10 @@ local value_model = experiment.model(c, of_critic.options, "value"):append(rlhf.
 local critic = experiment.trainer(c, mesh, value_model, {lr = o.critic_lr, steps = steps})
 of_critic:load(critic)
 local reward = rollouts.reward(o, mesh)
-local text = o.ptx_data and data.tokens{path = o.ptx_data, seq = o.seq, batch = o.ptx_batch, axis = mesh.dp, seed = o.seed}
+local text = o.ptx_data and data.tokens{path = o.ptx_data, seq = o.seq, batch = o.ptx_batch or 8, axis = mesh.dp, seed = o.seed}
 
 local sampler = rollouts.sampler(o, mesh, actor, base.tokenizer, experiment.stop_tokens(path))
-local run = experiment.begin(o, mesh, actor, prompts, o.iterations, {"reward", "kl", "entropy", "length"})
+local run = experiment.begin(o, mesh, actor, prompts, base, o.iterations, {"reward", "kl", "entropy", "length"})
 local done = ckpt.resume(run, {objects = {critic = critic}})
 local samples = rlhf.samples(run, {done = done, most = o.print_answers})
 local models = {{"actor", actor}, {"critic", critic}}

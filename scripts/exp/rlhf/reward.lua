@@ -25,7 +25,7 @@ local model = experiment.model(o, base.options, "value"):append(rlhf.loss.reward
 local trainer = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.steps})
 base:load(trainer, {head = "new"})
 
-local run = experiment.begin(o, mesh, trainer, stream, o.steps, {"stats.pairs.accuracy"})
+local run = experiment.begin(o, mesh, trainer, stream, base, o.steps, {"stats.pairs.accuracy"})
 ckpt.resume(run)
 for step, batch in stream:steps(o.steps) do
   run:log(step, trainer:step(batch))

@@ -37,13 +37,12 @@ end
 -- Notes how often the best of 8 samples by the reward model is right.
 local function best_of_8(policy, reward)
   local began = zt.now()
-  local options = {lora_rank = 0, stage = o.stage, precision = "fp32", seq = 64, test = o.test, folder = o.folder}
+  local options = {stage = o.stage, precision = "fp32", seq = 64, test = o.test, folder = o.folder}
   local mesh, base = experiment.mesh(), ckpt.pretrained(policy)
-  local trainer = experiment.trainer(options, mesh, experiment.model(options, base.options, "logprobs"))
-  base:load(trainer)
+  local trainer = experiment.frozen(options, mesh, base, "logprobs")
   options.reward = reward
   local scorer = rollouts.reward(options, mesh)
-  local engine = experiment.engine(options, trainer, base.tokenizer, {11})
+  local engine = experiment.engine(options, trainer, base.tokenizer, base.stop_tokens)
   local answers = experiment.unseen(options, mesh, engine, 8)
   rlhf.score(answers, {reward = scorer, rows = 64, seq = 96})
   rlhf.reject(answers, {keep = 1})

@@ -4,6 +4,7 @@ package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
 local comm, infer, rlhf = require "zt.comm", require "zt.infer", require "zt.rlhf"
+local log = require "zt.log"
 local by_hand = require "rlhf.by_hand"
 local small_loop = require "rlhf.small_loop"
 local small_run = require "support.small_run"
@@ -69,6 +70,7 @@ function TestMistakes.test_one_rank()
   local is_done, message = pcall(rlhf.score, answers, {reward = function(...) return here(nil, count)(...) end})
   lu.assertFalse(is_done)
   lu.assertStrContains(message, "rlhf.score: the reward function failed: ")
+  lu.assertStrContains(message, "the engine has no tokenizer, so prompt and answer are nil")
   lu.assertStrContains(message, "prompt: " .. zt.json.encode(answers:prompt(last + 1):tolist()))
   lu.assertStrContains(message, "answer: " .. zt.json.encode(answers:answer(last + 1):tolist()))
   local all = mesh:world():gather_values(message)
@@ -84,8 +86,8 @@ end
 function TestMistakes.test_numbers_that_are_not_finite()
   local critic, answers = small_loop.trainer({mesh = mesh, precision = "fp32"}, {head = "value"}), rollout()
   critic:set_parameter("head.value.weight", zt.zeros{1, 16} / 0)
-  refused(("the output 'values' gives %d numbers that are not finite"):format(answers.token_count), rlhf.score, answers,
-          {critic = critic})
+  refused(("the output 'values' of the critic gives %d numbers that are not finite"):format(answers.token_count), rlhf.score,
+          answers, {critic = critic})
   refused("the reward model gives 6 numbers that are not finite", rlhf.score, answers, {reward = critic})
 end
 
@@ -106,6 +108,45 @@ function TestMistakes.test_adapters()
   lu.assertTrue((own - base):abs():max():item() > 1e-3)
   refused("reference = \"base\" is the actor without its adapters: give actor", rlhf.score, answers, {reference = "base"})
   refused("must be a Trainer or \"base\", got a string", rlhf.score, answers, {actor = adapted, reference = "bass"})
+  refused("the policy without its adapters, and that has none", rlhf.score, answers, {actor = actor, reference = "base"})
+end
+
+-- What models output, and where the KL divergence is.
+function TestMistakes.test_parts_that_do_not_fit()
+  local answers = rollout()
+  local critic = small_loop.trainer({mesh = mesh, precision = "fp32"}, {head = "value"})
+  refused("rlhf.score: the critic outputs no 'values': make it with nn.gpt{head = \"value\"}", rlhf.score, answers,
+    {critic = actor})
+  refused("rlhf.score: the reference outputs no 'logprobs'", rlhf.score, answers, {actor = actor, reference = critic})
+  rlhf.score(answers, {actor = actor, reference = small_loop.trainer({mesh = mesh, precision = "fp32"}), reward = count})
+  refused("rlhf.advantages.kl must be a table, got a number (takes the KL divergence from the reference out of the rewards: "
+    .. "{coefficient = 0.1, estimator = \"k1\"})", rlhf.advantages, answers, {kind = "group", kl = 0.1})
+  refused("rlhf.advantages.scale must be one of 'group', 'batch', 'none', got a boolean", rlhf.advantages, answers,
+    {kind = "group", scale = true})
+  rlhf.advantages(answers, {kind = "group", kl = {}})
+  refused("the loss 'policy' has it, too, so it would count twice", rlhf.batches, answers, {trainer = actor})
+  rlhf.advantages(answers, {kind = "group"})
+  lu.assertNotNil(rlhf.batches(answers, {trainer = actor})())
+end
+
+-- Nothing can end an answer, and no answer is better than others to its prompt: warnings, once each.
+function TestMistakes.test_warnings()
+  local said, warn = {}, log.warn
+  log.warn = function(message, ...) said[#said + 1] = message:format(...) end
+  local endless = infer.engine{trainer = actor, cache = {memory = 2 ^ 22}}
+  local answers
+  for _ = 1, 2 do
+    answers = rollout{engine = endless}
+    rlhf.score(answers, {reward = function() return 1 end})
+    rlhf.advantages(answers, {kind = "group"})
+  end
+  rollout{engine = endless, stop_tokens = {1}}
+  log.warn = warn
+  lu.assertEquals(answers.metrics.truncated, 1)
+  if rank > 0 then return lu.assertEquals(said, {}) end
+  lu.assertEquals(#said, 2)
+  lu.assertStrContains(said[1], "the engine has no stop tokens, so every answer has max_tokens = 5 tokens")
+  lu.assertStrContains(said[2], "have equal rewards, so all advantages are 0")
 end
 
 function TestMistakes.test_numbers_of_sequences()
@@ -160,8 +201,8 @@ function TestMistakes.test_what_does_not_fit_the_answers()
   refused("the trainer's model has lm_logprobs.temperature = 0.7", rlhf.batches, answers, {trainer = hot})
   refused("do not fit in a row of seq = 3", rlhf.batches(answers, {trainer = actor, seq = 3}))
   refused("cannot be divided into 9 updates", rlhf.batches, answers, {trainer = actor, updates = 9})
-  refused("the model outputs no 'values'", rlhf.score, answers, {critic = actor})
-  refused("the model outputs no 'logprobs'", rlhf.score, answers, {actor = small_loop.trainer(how, {head = "value"})})
+  refused("the critic outputs no 'values'", rlhf.score, answers, {critic = actor})
+  refused("the actor outputs no 'logprobs'", rlhf.score, answers, {actor = small_loop.trainer(how, {head = "value"})})
 end
 
 function TestMistakes.test_missing_numbers()

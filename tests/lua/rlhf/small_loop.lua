@@ -64,7 +64,7 @@ function small_loop.run(how)
     rlhf.score(answers, {reward = judge})
     local judged = answers.rewards
     rlhf.score(answers, {actor = actor, reference = reference, critic = critic, reward = reward, is = {}, rows = 3})
-    rlhf.advantages(answers, {kind = "group", kl = {coefficient = 0.01}})
+    rlhf.advantages(answers, {kind = "group"})
     local losses = {}
     for batch in rlhf.batches(answers, {trainer = actor, updates = 2, epochs = 2, seed = iteration}) do
       losses[#losses + 1] = actor:step(batch).loss

@@ -219,11 +219,11 @@ Value result_value(const StepResult& result) {
                      {"tokens", result.tokens},
                      {"samples", result.samples},
                      {"seconds", result.seconds},
-                     {"tokens_per_second", static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9)},
                      {"skipped", result.skipped},
                      {"terms", terms},
                      {"stats", stats_value(result.stats)},
                      {"loss_scale", result.loss_scale}};
+  if (result.tokens > 0) table["tokens_per_second"] = static_cast<double>(result.tokens) / std::max(result.seconds, 1e-9);
   if (result.grad_norm) table["grad_norm"] = *result.grad_norm;
   if (result.lr) table["lr"] = *result.lr;
   return table;

@@ -5,6 +5,7 @@ local class = require "zt.class"
 local core = require "zt.core"
 local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
+local log = require "zt.log"
 local kl = require "zt.rlhf.loss.kl"
 local rlhf = require "zt.rlhf"
 local share = require "zt.rlhf.answers.share"
@@ -70,6 +71,17 @@ local function estimate(experience, o)
   return advantages
 end
 
+local has_warned = false
+
+-- Warns, once, if nothing is learnt because no group has a better answer.
+local function warn_of_equal(experience)
+  if experience.metrics.equal_groups < 1 or has_warned or core.world.rank > 0 then return end
+  has_warned = true
+  log.warn("%s: the answers to each prompt have equal rewards, so all advantages are 0 and these answers teach nothing: give more "
+    .. "answers to a prompt, other prompts, or a reward that tells them apart (this is said once; the metric equal_groups is "
+    .. "the share of such prompts)", NAME)
+end
+
 -- Returns the advantages of whole answers at their tokens.
 local function of_groups(experience, o)
   if experience.n == 1 then
@@ -83,6 +95,7 @@ local function of_groups(experience, o)
     scale = o.kind == "group" and (o.scale or "group") or "none",
   }
   experience.metrics.equal_groups = equal / math.max(experience.count / experience.n, 1)
+  warn_of_equal(experience)
   return experience:spread(core.zeros({experience.count}, {dtype = "float64"}):index_copy(0, kept, advantages))
 end
 
@@ -110,6 +123,7 @@ local function advantages(experience, value)
   local o = share.options(experience.world, NAME, SCHEMA, value)
   local whiten = o.whiten or (o.kind == "reinforce++" and "batch" or "none")
   local found = KINDS[o.kind](experience, o)
+  experience.has_kl_in_rewards = o.kl ~= nil
   experience.of_tokens.advantages = whiten == "batch" and whitened(experience, found) or found
   experience.metrics.advantage_seconds = core.now() - began
   return experience

@@ -93,6 +93,17 @@ local function batch_of(experience, numbers, o, update)
   return text and joined(fields, text) or fields
 end
 
+-- Fails if the KL divergence from the reference is in the rewards and in a loss, too.
+local function check_kl(experience, model)
+  if not experience.has_kl_in_rewards then return end
+  for _, layer in ipairs(model.description.layers) do
+    if layer.kind == "loss" and layer.options["options.options.kl.coefficient"] then
+      fail("%s: rlhf.advantages{kl = ...} has taken the KL divergence out of the rewards, and the loss '%s' has it, too, so it "
+        .. "would count twice: leave one of them out", NAME, layer.name)
+    end
+  end
+end
+
 --- Iterates over the batches: this rank's part of each. All sequences come once per epoch, in an order that the seed decides, cut
 -- into `updates` batches; which sequences a batch has does not depend on ranks. Their numbers of tokens and rows may differ, and
 -- rows of padding fill, so that all ranks have equally many. Fields: those of rlhf.make_rows, and the numbers of the
@@ -104,6 +115,7 @@ local function batches(experience, value)
   end
   local o = share.options(experience.world, NAME, SCHEMA, value)
   scoring.check_model(experience, o.trainer, "trainer's model", NAME)
+  check_kl(experience, o.trainer.model)
   o.seq = o.seq or experience:longest()
   local kept = #experience:kept()
   if kept == 0 then fail("%s: no answer is left to learn from: all were dropped or are empty", NAME) end

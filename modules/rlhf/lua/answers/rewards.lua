@@ -21,7 +21,10 @@ local function reward_of(experience, fn, i)
          shortened(prompt or core.json.encode(experience:prompt(i):tolist())),
          shortened(answer or core.json.encode(experience:answer(i):tolist())))
   end
-  if not is_done then refuse("failed: " .. tostring(reward)) end
+  if not is_done then
+    refuse("failed: " .. tostring(reward) .. (experience.tokenizer and "" or "\n  (the engine has no tokenizer, so prompt and "
+      .. "answer are nil: give infer.engine{tokenizer = ...}, or use the fourth argument, the tokens)"))
+  end
   if type(reward) == "boolean" then refuse "returned a boolean: let it return a number, such as 1 or 0" end
   if reward ~= nil and type(reward) ~= "number" then
     refuse(("returned %s: let it return a number, or nil to drop the answer"):format(check.type_name(reward)))

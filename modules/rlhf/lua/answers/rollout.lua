@@ -5,6 +5,7 @@ local core = require "zt.core"
 local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
+local log = require "zt.log"
 local rlhf = require "zt.rlhf"
 local share = require "zt.rlhf.answers.share"
 
@@ -179,6 +180,16 @@ local function measure(experience)
   experience.metrics.entropy = -experience:mean(experience.of_tokens.sampled_logprobs)
 end
 
+local warned = setmetatable({}, {__mode = "k"}) -- engines
+
+-- Warns, once per engine, if nothing can end an answer.
+local function warn_of_endless(o)
+  if #(o.stop_tokens or o.engine.stop_tokens) > 0 or warned[o.engine] or core.world.rank > 0 then return end
+  warned[o.engine] = true
+  log.warn("%s: the engine has no stop tokens, so every answer has max_tokens = %d tokens and counts as truncated: give "
+    .. "infer.engine{stop_tokens = ...}, such as the field stop_tokens of ckpt.pretrained", NAME, o.max_tokens)
+end
+
 --- Returns an Experience with n answers to each prompt, equal on all ranks. Ranks may give different prompts (as data.prompts
 -- with an axis does) or the same ones; each sample number counts once. The seed, the iteration and the sample number decide an
 -- answer, not ranks. An answer of max_tokens tokens that no stop token ends is truncated; it gets no stop token. Collective over
@@ -189,6 +200,7 @@ local function rollout(value)
   local o = share.options(mesh and share.world(mesh, NAME), NAME, SCHEMA, value, "prompts", check_more)
   local world = share.world(o.mesh or o.engine.trainer.mesh, NAME)
   local prompts = all_prompts(world, o.prompts)
+  warn_of_endless(o)
   local own = share.of(o.engine.trainer, world)
   local made = share.together(world, function()
     local generated = generate(o, prompts, own)

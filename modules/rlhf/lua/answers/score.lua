@@ -6,6 +6,7 @@ local Experience = require "zt.rlhf.answers.experience"
 local class = require "zt.class"
 local fail = require "zt.fail"
 local kl = require "zt.rlhf.loss.kl"
+local outputs = require "zt.rlhf.models.outputs"
 local rewards = require "zt.rlhf.answers.rewards"
 local scoring = require "zt.rlhf.answers.scoring"
 local share = require "zt.rlhf.answers.share"
@@ -28,6 +29,11 @@ local WEIGHTS = {
   {"cap", "number", "the largest weight", default = 2, above = 0},
 }
 
+-- Returns how a model is run over the answers. who: what it is; adapters: false for the base of its adapters.
+local function options_for(o, who, adapters)
+  return {rows = o.rows, seq = o.seq, adapters = adapters, call = NAME, who = "the " .. who}
+end
+
 -- Adds the weights by which samples of the engine count as samples of the trainer, at most `cap`.
 local function add_weights(experience, is)
   local o = check.options(NAME .. ".is", WEIGHTS, is)
@@ -43,7 +49,7 @@ local function add_old(experience, o)
     of_tokens.old_logprobs = of_tokens.sampled_logprobs
     return
   end
-  of_tokens.old_logprobs = scoring.of_tokens(experience, o.actor, "logprobs", {rows = o.rows, seq = o.seq, call = NAME})
+  of_tokens.old_logprobs = scoring.of_tokens(experience, o.actor, "logprobs", options_for(o, "actor"))
   local gap = of_tokens.old_logprobs - of_tokens.sampled_logprobs
   metrics.sampler_gap = experience:mean(gap:abs())
   metrics.sampler_kl = experience:mean(kl.of("k3", gap))
@@ -51,11 +57,12 @@ local function add_old(experience, o)
 end
 
 local function add_reference(experience, o)
-  local reference, adapters = o.reference, true
-  if reference == "base" then reference, adapters = o.actor, false end
+  local is_base = o.reference == "base"
+  local reference = is_base and o.actor or o.reference
+  if is_base then outputs.check_adapters(o.actor, NAME) end
   scoring.check_model(experience, reference, "reference", NAME)
   experience.of_tokens.ref_logprobs =
-    scoring.of_tokens(experience, reference, "logprobs", {rows = o.rows, seq = o.seq, adapters = adapters, call = NAME})
+    scoring.of_tokens(experience, reference, "logprobs", options_for(o, "reference", not is_base))
   experience.metrics.kl =
     experience:mean(kl.of("k3", experience.of_tokens.old_logprobs - experience.of_tokens.ref_logprobs))
 end
@@ -65,7 +72,7 @@ local function add_rewards(experience, o)
     experience.rewards, experience.is_kept = rewards(experience, o.reward)
   else
     scoring.check_model(experience, o.reward, "reward model", NAME)
-    experience.rewards = scoring.of_sequences(experience, o.reward, {rows = o.rows, seq = o.seq, call = NAME})
+    experience.rewards = scoring.of_sequences(experience, o.reward, options_for(o, "reward model"))
   end
   local mask = experience:kept_mask()
   local kept = mask:sum():item()
@@ -107,8 +114,7 @@ local function score(experience, value)
   if o.reference ~= nil then add_reference(experience, o) end
   if o.critic then
     scoring.check_model(experience, o.critic, "critic", NAME)
-    experience.of_tokens.old_values =
-      scoring.of_tokens(experience, o.critic, "values", {rows = o.rows, seq = o.seq, call = NAME})
+    experience.of_tokens.old_values = scoring.of_tokens(experience, o.critic, "values", options_for(o, "critic"))
   end
   experience.metrics.score_seconds = (experience.metrics.score_seconds or 0) + core.now() - began
   return experience

@@ -55,7 +55,7 @@ local function output_of(trainer, rows, calls, at_once, name, o)
   for call = 0, calls - 1 do
     local batch = {}
     for key, field in pairs(rows.fields) do batch[key] = field:narrow(0, call * at_once, at_once) end
-    parts[#parts + 1] = outputs.named(trainer, batch, name, o.adapters, o.call):to "cpu"
+    parts[#parts + 1] = outputs.named(trainer, batch, name, o):to "cpu"
   end
   if #parts == 0 then return core.zeros({0}, {dtype = "float64"}) end
   return core.cat(parts):flatten()
@@ -68,7 +68,7 @@ local function check_finite(found, what)
 end
 
 --- Returns the output `name` of the trainer's model for the tokens of all answers, [tokens]. o: {rows = rows at once, seq =,
--- adapters =, call = the name of the function}. Collective.
+-- adapters =, call = the name of the function, who = what the model is}. Collective.
 function scoring.of_tokens(experience, trainer, name, o)
   local numbers = experience:kept()
   local rows, calls, at_once, own = rows_for(experience, trainer, numbers, o)
@@ -78,7 +78,7 @@ function scoring.of_tokens(experience, trainer, name, o)
     all:index_copy_(0, experience:token_places(share.part(numbers, own.index, own.count)), found)
   end
   all = experience:joined(all)
-  check_finite(all, ("%s: the output '%s'"):format(o.call, name))
+  check_finite(all, ("%s: the output '%s' of %s"):format(o.call, name, o.who))
   return all
 end
 
@@ -94,7 +94,7 @@ function scoring.of_sequences(experience, trainer, o)
     if #part > 0 then all:narrow(0, part[1], #part):copy_(found) end
   end
   all = experience:joined(all)
-  check_finite(all, o.call .. ": the reward model")
+  check_finite(all, ("%s: %s"):format(o.call, o.who))
   return all
 end
 

@@ -23,11 +23,27 @@ function outputs.of(trainer, batch, with_adapters)
   return infer()
 end
 
---- Returns one output [rows, seq] in float64. call: names what needs it, for the message.
-function outputs.named(trainer, batch, name, with_adapters, call)
-  local found = outputs.of(trainer, batch, with_adapters)[name]
+-- Whether a model has adapters.
+local function has_adapters(model)
+  for _, parameter in ipairs(model:parameters()) do
+    if parameter.name:find "lora%.[^.]+%.[ab]$" then return true end
+  end
+  return false
+end
+
+--- Fails unless a model has adapters, without which it is to be the reference. call: names what needs it, for the message.
+function outputs.check_adapters(trainer, call)
+  if has_adapters(trainer.model) then return end
+  fail("%s: the reference is to be the policy without its adapters, and that has none: give nn.gpt the option lora, or as the "
+    .. "reference a frozen trainer of the model that the policy began as", call)
+end
+
+--- Returns one output [rows, seq] in float64. o, for messages: {call = what needs it, who = what the model is, adapters = false
+-- for that of the base of its adapters}.
+function outputs.named(trainer, batch, name, o)
+  local found = outputs.of(trainer, batch, o.adapters)[name]
   if not found then
-    fail("%s: the model outputs no '%s': make it with nn.gpt{head = \"%s\"}, and put losses after it", call, name,
+    fail("%s: %s outputs no '%s': make it with nn.gpt{head = \"%s\"}, and put losses after it", o.call, o.who, name,
          name == "values" and "value" or "logprobs")
   end
   return found:to "float64"

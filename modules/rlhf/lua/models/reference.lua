@@ -40,11 +40,12 @@ local function reference(batch, value)
   outputs.check_batch(NAME, batch)
   local o = check.options(NAME, SCHEMA, value or {})
   if o.policy then check_axis(o) end
-  local logprobs = outputs.named(o.reference, batch, "logprobs", o.adapters, NAME)
+  if not o.adapters then outputs.check_adapters(o.reference, NAME) end
+  local logprobs = outputs.named(o.reference, batch, "logprobs", {adapters = o.adapters, call = NAME, who = "the reference"})
   batch.ref_logprobs = logprobs
   if o.policy then
     sequences.checked(function(name) return batch[name] end, NAME)
-    local z = divergence(batch, outputs.named(o.policy, batch, "logprobs", true, NAME), o)
+    local z = divergence(batch, outputs.named(o.policy, batch, "logprobs", {call = NAME, who = "the policy"}), o)
     batch.kl = logprobs:new_full({batch.tokens:size(0)}, z)
   end
   return batch

@@ -13,6 +13,7 @@ local COMMON = {
   {"data", nil, "records: a .jsonl file, or a .npy file of ztoolkit tokenize --chat; default: the task of sorting digits",
    type = "string"},
   {"tokenizer", nil, "the folder with the tokenizer and the chat template of --data; default: that of --model", type = "string"},
+  {"skip_bad", false, "leave out records of --data that are wrong, and count them"},
   {"seq", 64, "positions of a row, which takes several sequences", at_least = 2},
   {"micro_batches", 1, "micro-batches per rank and step", at_least = 1},
   {"clip", 1, "largest gradient norm; 0: off", type = "number", at_least = 0},
@@ -27,17 +28,35 @@ local COMMON = {
    type = "list"},
   {"precision", "fp32", "type of parameters and arithmetic", one_of = {"fp32", "bf16", "fp16", "fp64"}},
   {"lora_rank", 0, "train adapters of this rank; 0: all parameters", at_least = 0},
-  {"lora_targets", nil, "matrices with adapters, such as q,v,out,up,down; default: q,v", type = "string"},
+  {"lora_targets", nil, "matrices with adapters, such as q,v,out,up,down; default: q,v", type = "list"},
   {"seed", 1, "of data, samples and new parameters", at_least = 0},
   {"folder", "runs", "the parent folder of all runs"},
   {"overwrite", false, "replace an earlier run of that name instead of resuming it"},
   {"save_every", 0, "steps between two checkpoints; 0: one at the end", at_least = 0},
-  {"test", 1000, "prompts of the task of sorting that are answered at the end", at_least = 0},
+  {"test", nil, "prompts of the task of sorting that are answered at the end; default: 1000", type = "integer", at_least = 0},
   {"tensorboard", false, "write event files, too"},
 }
 
---- Reads the command line: the options above with other defaults, and more options.
-function experiment.options(name, about, defaults, more)
+-- Options that have an effect with others only: {name, function(options): whether it has one, what to do}. They have no default.
+local function has_text(o) return o.data and not o.data:find "%.npy$" end
+local NEEDS = {
+  {"lora_targets", function(o) return o.lora_rank > 0 end, "names matrices with adapters: give --lora-rank, too"},
+  {"tokenizer", function(o) return o.data end, "is that of --data, and the task of sorting has its own: give --data, too"},
+  {"skip_bad", has_text, "is for records of a .jsonl file: give --data, or ztoolkit tokenize --chat the option --skip-bad"},
+  {"test", function(o) return not o.data or o.test == 0 end, "is for the task of sorting, which --data replaces: leave it out"},
+}
+
+-- Fails for an option without effect that is not the script's default. needs: as NEEDS.
+local function check_needs(o, needs, defaults)
+  for _, need in ipairs(needs) do
+    local name, has_effect, advice = unpack(need)
+    local is_given = o[name] and o[name] ~= defaults[name]
+    if is_given and not has_effect(o) then error(("--%s %s"):format(name:gsub("_", "-"), advice), 0) end
+  end
+end
+
+--- Reads the command line: the options above with other defaults, and more options. needs: of the latter, as NEEDS.
+function experiment.options(name, about, defaults, more, needs)
   local rows = {{"name", name, "the run's folder"}}
   for _, row in ipairs(COMMON) do
     local copy = {}
@@ -46,7 +65,11 @@ function experiment.options(name, about, defaults, more)
     rows[#rows + 1] = copy
   end
   for _, row in ipairs(more) do rows[#rows + 1] = row end
-  return zt.cli{name = name, about = about, options = rows}
+  local o = zt.cli{name = name, about = about, options = rows}
+  check_needs(o, NEEDS, defaults)
+  check_needs(o, needs or {}, defaults)
+  o.test = o.test or o.data and 0 or 1000
+  return o
 end
 
 function experiment.say(...) if zt.world.rank == 0 then print(string.format(...)) end end
@@ -87,14 +110,15 @@ end
 -- Returns the path of a .npy file with the records of a .jsonl file.
 local function tokenized(o, path, kind, folder)
   if path:find "%.npy$" then return path end
-  if not folder or not (zt.exists(folder .. "/tokenizer.json") or zt.exists(folder .. "/tokenizer.model")) then
-    error("--data is text, and a tokenizer is needed: give --tokenizer, the folder of a Hugging Face model; the run of a model "
-      .. "has no such files", 0)
+  if not folder then
+    error("--data is text, and a tokenizer is needed: give --tokenizer, a folder of Hugging Face or a run, or --model", 0)
   end
   local base = path:match "([^/]*)%.jsonl?$" or path:match "[^/]*$"
   local output = ("%s/data/%s_%s_%s.npy"):format(o.folder, o.name, base, kind) -- each run has files of its own
   zt.mkdir_p(o.folder .. "/data")
-  local made = data.tokenize_chat{input = path, model = folder, output = output}
+  local made = data.tokenize_chat{input = path, model = folder, output = output, skip_bad = o.skip_bad,
+                                  on_bad = function(message) zt.log.warn("left out: %s", message) end}
+  if made.skipped > 0 then experiment.say("%d records are used, and %d are left out", made.records, made.skipped) end
   if made.kind ~= kind then error(("'%s' has %s, and this script needs %s"):format(path, made.kind, kind), 0) end
   return output
 end
@@ -130,16 +154,22 @@ end
 -- Returns the option `lora` of nn.gpt, or nil.
 local function lora_of(o)
   if o.lora_rank == 0 then return nil end
-  local targets
-  if o.lora_targets then
-    targets = {}
-    for target in o.lora_targets:gmatch "[^,]+" do targets[#targets + 1] = target end
-  end
-  return {rank = o.lora_rank, alpha = 2 * o.lora_rank, targets = targets}
+  return {rank = o.lora_rank, alpha = 2 * o.lora_rank, targets = o.lora_targets or nil}
+end
+
+-- Returns the adapters of a model that is trained. of_start: those of the model that it begins as, or nil.
+local function adapters_of(o, of_start)
+  if not of_start or o.is_frozen then return of_start or lora_of(o) end
+  local targets = table.concat(of_start.targets or {"q", "v"}, ",")
+  local is_same = not o.lora_targets or table.concat(o.lora_targets, ",") == targets
+  if o.lora_rank == of_start.rank and is_same then return of_start end
+  local flag = o.is_critic and "--critic-lora-" or "--lora-"
+  error(("the model to start from has adapters: train these further, by %srank %d %stargets %s, or add them to its parameters "
+    .. "before, by ztoolkit ckpt export --merge"):format(flag, of_start.rank, flag, targets), 0)
 end
 
 --- Returns a model of these options of moe.gpt (`base.options` of ckpt.pretrained) with another head and, with --lora-rank,
--- adapters.
+-- adapters. A model that has adapters keeps them.
 function experiment.model(o, options, head, more)
   local all = {}
   for _, from in ipairs{options, {head = head}, more or {}} do
@@ -147,7 +177,7 @@ function experiment.model(o, options, head, more)
   end
   if head ~= "logprobs" then all.temperature, all.entropy = nil, nil end
   all.dropout = o.dropout or all.dropout
-  all.lora = lora_of(o) or options.lora
+  all.lora = adapters_of(o, options.lora)
   return moe.gpt(all)
 end
 
@@ -172,10 +202,28 @@ function experiment.trainer(o, mesh, model, how)
   })
 end
 
---- Opens the run of a trainer. steps: steps or iterations; show: keys that the progress shows.
-function experiment.begin(o, mesh, trainer, stream, steps, show)
+--- Returns a frozen model: a reference, a reward model or a teacher. options, head, more: as of experiment.model.
+function experiment.frozen(o, mesh, base, head, more)
+  local frozen = setmetatable({is_frozen = true, lora_rank = 0}, {__index = o})
+  local trainer = experiment.trainer(o, mesh, experiment.model(frozen, base.options, head, more))
+  base:load(trainer)
+  return trainer
+end
+
+--- Returns the reference of a policy that begins as `base`, for rlhf.score: "base", the policy without its adapters, if these
+-- are new; else a frozen model.
+function experiment.reference(o, mesh, base)
+  if o.lora_rank > 0 and not base.options.lora then return "base" end
+  return experiment.frozen(o, mesh, base, "logprobs", {temperature = o.temperature})
+end
+
+--- Opens the run of a trainer. Its checkpoints keep the tokenizer. base: of ckpt.pretrained, or nil; steps: steps or iterations;
+-- show: keys that the progress shows.
+function experiment.begin(o, mesh, trainer, stream, base, steps, show)
+  local tokenizer = o.tokenizer or base or (not o.data and o.folder .. "/sort") or nil
   return zt.run{name = o.name, folder = o.folder, overwrite = o.overwrite, resume = not o.overwrite, mesh = mesh,
-                trainer = trainer, data = stream, options = o, steps = steps, show = show, tensorboard = o.tensorboard}
+                trainer = trainer, data = stream, options = o, tokenizer = tokenizer, steps = steps, show = show,
+                tensorboard = o.tensorboard}
 end
 
 --- Returns whether to save after `done` of `steps` steps: every --save-every, and at the end.

@@ -33,6 +33,21 @@ function rollouts.options(defaults, more)
   return rows
 end
 
+-- Options of these that have an effect with others only, as of experiment.options.
+local NEEDS = {
+  {"gather_layers", function(o) return o.stage == 3 and o.tensor == 1 end,
+   "is how --stage 3 samples without --tensor: change these, or leave it out"},
+}
+
+--- Returns the needs of the options: those of roll-outs, and more.
+function rollouts.needs(more)
+  local all = {}
+  for _, list in ipairs{NEEDS, more} do
+    for _, need in ipairs(list) do all[#all + 1] = need end
+  end
+  return all
+end
+
 --- Returns the stream of prompts and the path of their file.
 function rollouts.prompts(o, mesh)
   local path = experiment.data(o, mesh, "prompts")
@@ -51,10 +66,7 @@ function rollouts.reward(o, mesh)
     if type(fn) ~= "function" then error(("'%s' must return a function"):format(o.reward), 0) end
     return fn
   end
-  local base = ckpt.pretrained(o.reward)
-  local trainer = experiment.trainer(o, mesh, experiment.model({lora_rank = 0}, base.options, "value"))
-  base:load(trainer)
-  return trainer
+  return experiment.frozen(o, mesh, ckpt.pretrained(o.reward), "value")
 end
 
 --- Returns a sampler for the parameters of a trainer: begin() returns an engine that has its current ones, finish() ends the

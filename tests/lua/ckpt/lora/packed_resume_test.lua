@@ -73,8 +73,8 @@ function TestPackedResume:test_commands_say_that_the_base_is_not_there()
   ckpt.save(self.path, {trainer = first}, {async = false})
   if zt.world.rank > 0 then return end
   local function refused(text, action, ...) lu.assertErrorMsgContains(text, action, ...) end
-  refused("is packed, as int4 and int8, and the checkpoint does not have it: write the adapters by ztoolkit ckpt export --adapter",
-    ckpt.pretrained, self.path)
+  refused("is packed, as int4 and int8, and the checkpoint does not have it: write the adapters by ztoolkit ckpt export "
+    .. "--adapter", ckpt.pretrained, self.path)
 end
 
 function TestPackedResume:test_nothing_trained_is_refused()
