@@ -18,6 +18,7 @@ local SMALLER = {
   {'backend = "nccl"', 'backend = "local"'},
   {"text:steps%(%d+%)", "text:steps(2)"},
   {"steps = %d%d+", "steps = 2"},
+  {"prompts:steps%(%d+%)", "prompts:steps(2)"},
   {"vocab = 4096", "vocab = 400"},
   {"layers = 4, hidden = 192, heads = 3", "layers = 1, hidden = 32, heads = 2"},
   {"comm%.mesh{dp = 2, tp", "comm.mesh{dp = 1, tp"},

@@ -115,6 +115,13 @@ local function write_chats(root)
   chat_files.write(".", "ask", "prompts", documents, items)
 end
 
+-- Saves a model of language as the run "sft".
+local function write_run()
+  local ckpt = require "zt.ckpt"
+  local model = nn.gpt{layers = 1, hidden = 32, heads = 2, vocab = 256, seq = 64, family = "llama"}
+  ckpt.save("runs/sft", {trainer = zt.trainer(zt.program(model), {optimizer = optim.adamw{lr = 1e-3}})}, {async = false})
+end
+
 -- Makes a folder with a corpus, changes to it and calls fn(root), where `root` is the previous folder. Then changes back and
 -- removes the folder.
 function world.inside(fn)
@@ -130,6 +137,7 @@ function world.inside(fn)
     data.tokenize{input = "text.txt", output = output, tokenizer = data.tokenizer.bytes()}
   end
   write_chats(root)
+  write_run()
   local is_done, message = pcall(fn, root)
   assert(ffi.C.chdir(root) == 0)
   os.execute("rm -rf '" .. folder .. "'")

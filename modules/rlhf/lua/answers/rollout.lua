@@ -195,6 +195,10 @@ end
 -- answer, not ranks. An answer of max_tokens tokens that no stop token ends is truncated; it gets no stop token. Collective over
 -- the mesh.
 local function rollout(value)
+  if core.world.dry then
+    fail("%s: a plan draws no answers, so the steps that learn from them cannot be planned: rlhf.report tells the memory of each "
+      .. "phase before anything runs", NAME)
+  end
   local began = core.now()
   local mesh = mesh_of(value)
   local o = share.options(mesh and share.world(mesh, NAME), NAME, SCHEMA, value, "prompts", check_more)

@@ -1,6 +1,7 @@
 --- rlhf.reference(batch, {reference = trainer}): adds the reference's log-probabilities to a batch of pairs, for rlhf.loss.dpo.
 
 local check = require "zt.check"
+local core = require "zt.core"
 local fail = require "zt.fail"
 local outputs = require "zt.rlhf.models.outputs"
 local rlhf = require "zt.rlhf"
@@ -35,10 +36,18 @@ local function check_axis(o)
   end
 end
 
+-- Adds zeros to a batch: a plan, which is that of the policy's step, needs no more than shapes.
+local function plan(batch, o)
+  batch.ref_logprobs = core.zeros(batch.tokens:size(), {dtype = "float64"})
+  if o.policy then batch.kl = core.zeros({batch.tokens:size(0)}, {dtype = "float64"}) end
+  return batch
+end
+
 --- Adds the field ref_logprobs [rows, seq], and with `policy` kl [rows], to a batch. Returns the batch. Collective.
 local function reference(batch, value)
   outputs.check_batch(NAME, batch)
   local o = check.options(NAME, SCHEMA, value or {})
+  if core.world.dry then return plan(batch, o) end
   if o.policy then check_axis(o) end
   if not o.adapters then outputs.check_adapters(o.reference, NAME) end
   local logprobs = outputs.named(o.reference, batch, "logprobs", {adapters = o.adapters, call = NAME, who = "the reference"})
