@@ -241,12 +241,12 @@ local function biases_of(o)
 end
 
 -- All options that a model may have: those in config.json; in the fourth line those without an effect on logits and values; and
--- `lora`: adapters are no part of a family, and what writes a model says of them what it does with them.
+-- value_bias and `lora`: these are no part of a family, and what writes a model says of them what it does with them.
 local KNOWN = mixtures.known([[
   family layers hidden heads kv_heads head_dim ffn vocab seq norm position activation bias tied eps rope_base causal qk_norm
   qkv_bias rope_scaling window moe head
   dropout entropy ignore_index loss scale_residual seed std temperature
-  lora]], {})
+  value_bias lora]], {})
 
 local function refuse(option, value)
   fail("no model of Hugging Face's that is supported has nn.gpt's option %s = %s, so the exported model would compute something "

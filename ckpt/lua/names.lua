@@ -157,6 +157,8 @@ local function build(form, o, prefix, is_stacked, shapes)
   form.build(map, o, prefix, is_stacked)
   local head, tensor, rows = model_head.weight(o, shapes)
   if head then add(map, head, o.hidden, {{tensor, rows}}) end
+  local bias, bias_tensor = model_head.bias(o)
+  if bias then add(map, bias, nil, {{bias_tensor, 1}}) end
   return map
 end
 

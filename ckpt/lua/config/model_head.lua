@@ -14,6 +14,7 @@ local LANGUAGE_MODELS = {"LMHeadModel$", "ForCausalLM$"}
 
 --- The names of the value head's weight and of a language model's, which a tied one has not.
 model_head.VALUE, model_head.OF_LM = "head.value.weight", "head.weight"
+local BIAS = "head.value.bias"
 
 -- An error unless a classifier has one label.
 local function check_labels(reader)
@@ -48,6 +49,10 @@ end
 --- Makes the config.json of a language model that of a model with these options.
 function model_head.write(config, options)
   if options.head ~= "value" then return end
+  if options.value_bias then
+    fail("nn.gpt's option value_bias = true: classifiers of Hugging Face's (%s) have no bias, so the exported model would give "
+      .. "other values: export it without --huggingface", CLASSIFIER)
+  end
   for _, pattern in ipairs(LANGUAGE_MODELS) do
     config.architectures[1] = config.architectures[1]:gsub(pattern, CLASSIFIER)
   end
@@ -84,6 +89,12 @@ function model_head.weight(options, shapes)
   return model_head.OF_LM, LM, options.vocab
 end
 
+--- Returns the parameter of a value head's bias and the file's tensor for it; nil without one.
+function model_head.bias(options)
+  if options.value_bias then return BIAS, BIAS_OF_TRL end
+  return nil
+end
+
 --- Returns the name of the language model's head if files may have it as a copy of the embedding, else nil.
 function model_head.copy_of_embedding(options, shapes)
   return options.head ~= "value" and options.tied and shapes[LM] and LM or nil
@@ -93,11 +104,13 @@ end
 function model_head.is_of_other(options, shapes, name)
   if not shapes[OF_TRL] then return false end
   if options.head ~= "value" then return name == OF_TRL or name == BIAS_OF_TRL end
-  return not shapes[SCORE] and (name == LM or name == BIAS_OF_TRL)
+  return not shapes[SCORE] and (name == LM or name == BIAS_OF_TRL and not options.value_bias)
 end
 
---- Gives options of a language model the value head that the files have beside its head. An error if there is none.
-function model_head.take_value(options, shapes, path)
+--- Gives options of a language model the value head that the files have beside its head. A bias that is 0, as TRL begins with
+-- v_head_init_strategy = "normal", is left out: so the model can be written as a classifier. An error if there is no such head.
+-- read(name) returns a tensor of the files.
+function model_head.take_value(options, shapes, path, read)
   if options.head == "value" then return end
   if not shapes[OF_TRL] then
     fail("'%s' has no value head: its config.json is not that of a %s, and it has no tensor '%s', as TRL's value models have. To "
@@ -105,17 +118,8 @@ function model_head.take_value(options, shapes, path)
       OF_TRL)
   end
   options.head = "value"
-end
-
---- An error if a value head of TRL's has a bias. read(name) returns a tensor of the files.
-function model_head.check_bias(options, shapes, read)
-  local _, tensor = model_head.weight(options, shapes)
-  if tensor ~= OF_TRL or not shapes[BIAS_OF_TRL] then return end
-  local bias = read(BIAS_OF_TRL)
-  if bias:count_nonzero():item() == 0 then return end
-  fail("'%s' is %.9g, and nn.gpt's value head has no bias, so all values would be less by this number: write 0 in its place if "
-    .. "that is right, or train the model with v_head_init_strategy = \"normal\", with which TRL begins at 0", BIAS_OF_TRL,
-    bias:to "float64":flatten():select(0, 0):item())
+  local has_bias = shapes[BIAS_OF_TRL] and read(BIAS_OF_TRL):count_nonzero():item() > 0
+  options.value_bias = has_bias or nil
 end
 
 --- Returns a line about the value head of TRL's that a language model's files have besides; nil if they have none.

@@ -82,10 +82,10 @@ end
 
 --- Opens the files at `path` and checks everything but the values. Returns {options = those of moe.gpt, token_ids =, names = of
 -- the parameters, dtype = of the first tensor, note = a line about a head that is left out, or nil}, with the functions
--- `check_values()`, which fails if tensors that are one differ, or a value head has a bias, and `read(place)`, which returns the
--- parameter names[place]. Matrices that bitsandbytes has quantised are read as the numbers that they stand for; with
--- keeps_packed, as bytes, if `weights`, the options of model:pack for the model, are there. takes_value: the model gets the value
--- head that the files have beside that of a language model.
+-- `check_values()`, which fails if tensors that are one differ, and `read(place)`, which returns the parameter names[place].
+-- Matrices that bitsandbytes has quantised are read as the numbers that they stand for; with keeps_packed, as bytes, if
+-- `weights`, the options of model:pack for the model, are there. takes_value: the model gets the value head that the files have
+-- beside that of a language model.
 function huggingface_folder.open(path, keeps_packed, takes_value)
   local config, files, shapes = huggingface_folder.config(path), native.safetensors(path), {}
   local content, source = json_file(config)
@@ -95,7 +95,7 @@ function huggingface_folder.open(path, keeps_packed, takes_value)
   local list = files:tensors()
   for _, tensor in ipairs(list) do shapes[tensor.name] = tensor.shape end
   local matrices = is_quantised and bitsandbytes.open(files, shapes, form == "gpt2") or nil
-  if takes_value then model_head.take_value(options, shapes, path) end
+  if takes_value then model_head.take_value(options, shapes, path, function(name) return files:read(name) end) end
   local map, copies = names.fit(form, options, shapes, config)
   check_options(options, config)
   local opened = {options = options, token_ids = huggingface.token_ids(content), names = {},
@@ -104,7 +104,6 @@ function huggingface_folder.open(path, keeps_packed, takes_value)
   for place, entry in ipairs(map) do opened.names[place] = entry.name end
   local function tensor_of(name) return matrices and matrices:has(name) and matrices:values(name) or files:read(name) end
   function opened.check_values()
-    model_head.check_bias(options, shapes, tensor_of)
     for copy, original in pairs(copies) do
       if not core.op "equal"(files:read(copy), files:read(original)) then
         fail("'%s' and '%s' differ, and %s says that they are one tensor (tie_word_embeddings)", copy, original, config)

@@ -37,7 +37,7 @@ struct GptOptions : HeadOptions {
   std::shared_ptr<lua::Callable> mlp;  // function(block); null means that all blocks are ordinary
   double eps = 1e-5, dropout = 0;
   GptHead head = GptHead::lm;
-  bool loss = true, entropy = false;
+  bool loss = true, entropy = false, value_bias = false;
   double temperature = 1;
   LayerRecompute recompute = LayerRecompute::none;
   int64_t ignore_index = -100, seed = 0;
@@ -92,6 +92,8 @@ const Schema<GptOptions>& gpt_schema() {
           .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })
           .optional("entropy", &GptOptions::entropy, "output the entropies beside the log-probabilities")
           .only_with("with head = \"logprobs\"", [](const GptOptions& o) { return o.head == GptHead::logprobs; })
+          .optional("value_bias", &GptOptions::value_bias, "add a bias to the values")
+          .only_with("with head = \"value\"", [](const GptOptions& o) { return o.head == GptHead::value; })
           .optional("loss", &GptOptions::loss, "end with cross-entropy; if false, output the logits, for a loss of your own")
           .only_with("with head = \"lm\"", [](const GptOptions& o) { return o.head == GptHead::lm; })
           .optional("ignore_index", &GptOptions::ignore_index, "label of tokens that do not count")
@@ -215,6 +217,7 @@ std::shared_ptr<Layer> head_of(const GptOptions& o, const Embedding& embedding) 
     value.norm = *o.norm;
     value.eps = o.eps;
     value.norm_bias = *o.bias;
+    value.bias = o.value_bias;
     return value_head_layer(value);
   }
   if (o.head == GptHead::logprobs) {

@@ -176,6 +176,7 @@ function experiment.model(o, options, head, more)
     for key, value in pairs(from) do all[key] = value end
   end
   if head ~= "logprobs" then all.temperature, all.entropy = nil, nil end
+  if head ~= "value" then all.value_bias = nil end
   all.dropout = o.dropout or all.dropout
   all.lora = adapters_of(o, options.lora)
   return moe.gpt(all)
