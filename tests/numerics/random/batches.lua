@@ -57,6 +57,19 @@ local function add_numbers(piece, draw, rows, seq)
   end
 end
 
+-- Adds the sequences of the policy's answers: the documents, or whole rows. `lengths`: how many tokens of its sequence count.
+local function add_sequences(piece, rows, seq)
+  local sequence = piece.segments or zt.zeros({rows, seq}, {dtype = "int64"})
+  local labels, numbers, lengths = piece.labels:tolist(), sequence:tolist(), {}
+  for i = 1, rows do
+    local found = {}
+    for j = 1, seq do found[numbers[i][j]] = (found[numbers[i][j]] or 0) + (labels[i][j] ~= IGNORED and 1 or 0) end
+    lengths[i] = {}
+    for j = 1, seq do lengths[i][j] = found[numbers[i][j]] end
+  end
+  piece.sequence, piece.lengths = sequence, zt.tensor(lengths, {dtype = "int64"})
+end
+
 local function piece_of(case, step, p, is_full)
   local rows, seq = case.rows[p % #case.rows + 1], is_full and case.seq[1] or case.seq[p % #case.seq + 1]
   local tokens, labels, index = {}, {}, 0
@@ -83,6 +96,7 @@ local function piece_of(case, step, p, is_full)
   }
   if case.packed then add_documents(piece, draw, rows, seq) end
   add_numbers(piece, draw, rows, seq)
+  add_sequences(piece, rows, seq)
   return piece
 end
 

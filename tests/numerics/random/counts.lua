@@ -32,6 +32,9 @@ local function items_of(case, found)
   found.mixture = nil
   found["tied head"] = case.is_tied
   found["loss of a policy"] = case.policy ~= nil
+  local mean = case.policy and case.policy.loss:match 'mean = "(%a+)"'
+  if mean then found["loss of a policy by a mean, " .. mean] = true end
+  found["ratios of whole answers"] = case.policy and case.policy.loss:find "level" ~= nil
   found["tiled head"] = case.head_tile ~= nil
   found["tokens of the residual stream in shares"] = case.cut and case.cut.sequence
   if case.cut then found["layout of tokens " .. case.cut.layout] = true end

@@ -154,7 +154,7 @@ function layers.metric()
 end
 
 -- The fields of a batch with a number per token.
-local FIELDS = {"tokens", "labels", "positions", "segments", "old_logprobs", "ref_logprobs", "advantages"}
+local FIELDS = {"tokens", "labels", "positions", "segments", "old_logprobs", "ref_logprobs", "advantages", "sequence", "lengths"}
 
 --- Returns options of layers on this mesh: `tensor`, `sequence_parallel`, `context` as a function of its options `method` and
 --- `heads_at_once`, `recompute` and `overlap`. They are nil where they have no effect. `how`: {sequence = whether ranks share

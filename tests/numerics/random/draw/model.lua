@@ -232,6 +232,8 @@ function draw_model.draw_policy(dice, case)
     loss[#loss + 1] = ("kl = {estimator = %q, corrected = %s}"):format(dice:pick{"k2", "k3"}, dice:one_in(2))
   end
   if dice:one_in(3) then loss[#loss + 1] = "dual_clip = 2" end
+  if dice:one_in(2) then loss[#loss + 1] = dice:pick{'mean = "sequence"', 'mean = "constant", max_tokens = 7'} end
+  if not case.cut and dice:one_in(4) then loss[#loss + 1] = 'level = "sequence"' end
   case.policy = {head = table.concat(head, ", "), loss = table.concat(loss, ", ")}
 end
 
