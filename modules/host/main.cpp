@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
     // mpirun reports an interrupt itself.
     watch_signals(is_under_mpirun ? Announce::no : Announce::yes, world);
     const Paths paths = Paths::find();
-    return dispatch(parse_command_line(argc, argv, paths), paths);
+    leave_process(dispatch(parse_command_line(argc, argv, paths), paths));
   } catch (const zt::Misuse& error) {
     message = fmt::format("{}\nztoolkit --help lists subcommands and options.", error.what());
     status = kWrongCommandLine;

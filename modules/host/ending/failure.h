@@ -1,4 +1,4 @@
-// Reports the failure of a run, and ends the process.
+// Ends the process, and reports the failure of a run.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,11 @@ namespace zt::host {
 // same time can print their reports. Thread-safe.
 void report_once(const World& world, const std::string& message, const std::string& text);
 
-// Flushes buffered files and ends the process without unwinding. mpirun then ends the ranks that wait for this one.
+// Ends the process after all that it has to do: flushes buffered files, and destroys no static objects, as LibTorch takes a tenth
+// of a second for its own.
+[[noreturn]] void leave_process(int status);
+
+// Flushes buffered files and ends the process without unwinding, at once. mpirun then ends the ranks that wait for this one.
 [[noreturn]] void end_process(int status);
 
 // Returns at once. Ends the process with `status` if it still runs after `limit`.

@@ -128,7 +128,7 @@ int run_process(const Paths& paths, const Script& script, const World& world) {
     // If the status is not 0, other ranks may wait for this one, and closing MPI would wait for them.
     if (status != 0) end_process_within(kGrace, status);
     run_shutdown_actions();
-    std::exit(status);
+    leave_process(status);
   };
   const int status = run_rank(world, paths, script, finish);
   if (status != 0) end_process(status);

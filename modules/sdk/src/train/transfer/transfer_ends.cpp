@@ -1,11 +1,10 @@
 #include "transfer_ends.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <cstring>
 
+#include "copy_elements.h"
 #include "train/store/owned_data.h"
 
 namespace zt {
@@ -34,7 +33,7 @@ class FlatTarget final : public TransferTarget {
  public:
   explicit FlatTarget(at::Tensor flat) : flat_(std::move(flat)) {}
   void take(const TransferRun& run, const at::Tensor& values) override {
-    copy_elements(stretches(flat_, run.to, run.count, run.times, run.to_stride), values);
+    copy_elements(stretches(flat_, run.to, run.count, run.times, run.to_stride), values, Caching::bypass);
   }
 
  private:
@@ -141,29 +140,6 @@ OwnedPlaceOf place_of_owned(const Store& store, int param, const std::string& te
 }
 
 }  // namespace
-
-// ATen's copy of 16-bit numbers takes more than twice the time of memcpy.
-void copy_elements(const at::Tensor& to, const at::Tensor& from) {
-  const bool is_plain = to.is_cpu() && from.is_cpu() && to.scalar_type() == from.scalar_type();
-  if (!is_plain) {
-    at::Tensor(to).copy_(from);
-    return;
-  }
-  constexpr int64_t kGrain = int64_t{1} << 20;  // bytes
-  const int64_t size = to.element_size(), times = to.size(0), bytes = to.size(1) * size;
-  auto* target = static_cast<char*>(to.mutable_data_ptr());
-  const auto* source = static_cast<const char*>(from.const_data_ptr());
-  if (times == 1) {
-    at::parallel_for(0, bytes, kGrain, [&](int64_t begin, int64_t end) {
-      std::memcpy(target + begin, source + begin, static_cast<size_t>(end - begin));
-    });
-    return;
-  }
-  const int64_t to_row = to.stride(0) * size, from_row = from.stride(0) * size;
-  at::parallel_for(0, times, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, bytes)), [&](int64_t begin, int64_t end) {
-    for (int64_t t = begin; t < end; ++t) std::memcpy(target + t * to_row, source + t * from_row, static_cast<size_t>(bytes));
-  });
-}
 
 std::shared_ptr<const TransferSource> flat_source(at::Tensor flat) {
   return std::make_shared<FlatSource>(std::move(flat));

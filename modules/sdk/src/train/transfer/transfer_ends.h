@@ -35,9 +35,6 @@ struct TransferEnds {
   std::shared_ptr<TransferTarget> target = {};
 };
 
-// Copies [times, count] elements, whose rows are contiguous. Where nothing is converted, it is as fast as memory on the host.
-void copy_elements(const at::Tensor& to, const at::Tensor& from);
-
 // Returns the elements of a flat tensor.
 std::shared_ptr<const TransferSource> flat_source(at::Tensor flat);
 std::shared_ptr<TransferTarget> flat_target(at::Tensor flat);

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "copy_elements.h"
 #include "execute/counts.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -105,7 +106,7 @@ class RoundMover {
       const std::vector<at::Tensor> places = buckets_->to_send(round);
       failure_.attempt([&] {
         for_each_in_bytes(round.sent, ends_, places, [&](const TransferRun& run, const at::Tensor& place) {
-          copy_elements(place, ends_[run.lane].source->elements(run));
+          copy_elements(place, ends_[run.lane].source->elements(run), Caching::keep);
           moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
         });
       });
