@@ -47,6 +47,14 @@ end
 -- The runs that were warned of the number of a checkpoint.
 local warned = setmetatable({}, {__mode = "k"})
 
+-- Whether the number is probably that of the last step, from 0, and not of the steps done: the trainer has made as many updates
+-- for each of step + 1 steps.
+local function is_behind(run, step)
+  local updates = run.trainer and run.trainer.global_step or 0
+  if updates == 0 or run.last_step < step or updates % (step + 1) ~= 0 then return false end
+  return step == 0 or updates % step ~= 0
+end
+
 -- Checks the number of steps done that a script gives for a run. It warns of the number of the last step, which is one less.
 local function check_step(run, step)
   check.argument("ckpt.save(run, step)", "the number of steps done", "integer", step)
@@ -54,8 +62,7 @@ local function check_step(run, step)
   if run.steps and step > run.steps then
     fail("ckpt.save: %d steps are more than the run has: zt.run has steps = %d", step, run.steps)
   end
-  local is_behind = run.trainer and run.trainer.global_step == step + 1 and run.last_step >= step
-  if not is_behind or warned[run] then return end
+  if not is_behind(run, step) or warned[run] then return end
   warned[run] = true
   if core.world.rank > 0 then return end
   log.warn("ckpt.save: this is checkpoint %d of a run that has done %d steps, so a resumed run repeats a step: give step + 1",

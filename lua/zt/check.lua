@@ -94,14 +94,29 @@ function check.complaint(option, value)
   end
 end
 
+--- Returns the hint for an option that is not known: the one of the rows that other tools call so, or the most similar names.
+-- text: function(row) that returns how a row's option is written.
+function check.hint(rows, key, text)
+  local names = {}
+  for index, row in ipairs(rows) do
+    for _, peer in ipairs(row.peers or {}) do
+      if peer == key then return (": here it is '%s'"):format(text(row)) end
+    end
+    names[index] = text(row)
+  end
+  return core.suggest(text{key}, names)
+end
+
 local function check_known(name, schema, value)
-  local known, names = {}, {}
+  local known = {}
   for index, option in ipairs(schema) do
     if type(option[1]) ~= "string" then fail("%s: entry %d of the schema has no name", name, index) end
-    known[option[1]], names[index] = true, option[1]
+    known[option[1]] = true
   end
   for _, key in ipairs(check.sorted_keys(value)) do
-    if not known[key] then fail("%s: unknown option '%s'%s", name, key, core.suggest(key, names)) end
+    if not known[key] then
+      fail("%s: unknown option '%s'%s", name, key, check.hint(schema, key, function(row) return row[1] end))
+    end
   end
 end
 
@@ -145,9 +160,10 @@ end
 
 --- Returns a new table: the options in `value` (nil or a table), with defaults for the others. `name` is the start of the paths
 -- in messages. `schema` is a list of {key, type, doc, required =, default =, at_least =, above =, between =, one_of =,
--- only_with =}. A type is one of "string", "boolean", "number", "integer", "list", "table", "function", "any", or that of an
--- object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor". `only_with` is {when, has_effect}: who
--- gives another value than the default although has_effect(options) is false reads that it "has an effect only " .. when.
+-- only_with =, peers = names that other tools have for it}. A type is one of "string", "boolean", "number", "integer", "list",
+-- "table", "function", "any", or that of an object: "Axis", "Mesh", "Model", "Optimizer", "Run", "Schedule", "Trainer", "tensor".
+-- `only_with` is {when, has_effect}: who gives another value than the default although has_effect(options) is false reads that it
+-- "has an effect only " .. when.
 function check.options(name, schema, value)
   check.argument("zt.check_options", "the name", "string", name)
   check.items(name .. ": the schema", "table", schema)

@@ -42,6 +42,7 @@ local EXTRAS = {
   {"below", "number", "values are below this"},
   {"between", "list", "{the least value, the largest value}"},
   {"one_of", "list", "the allowed values"},
+  {"peers", "list", "names that other tools have for it"},
   {"repeats", "boolean", "whether it may be given several times: the option is then the list of its values, without a default"},
 }
 
@@ -232,11 +233,13 @@ end
 -- Reads the option at words[index] and its value into `out`. `entered` has the names of the options with a value that were read
 -- before. Returns the index of the last word used, or nil and the complaint.
 local function take_option(spec, out, words, index, entered)
-  local by_flag, flags = {}, {}
-  for place, option in ipairs(spec.options) do by_flag[flag_of(option)], flags[place] = option, flag_of(option) end
-  flags[#flags + 1] = "--help"
+  local by_flag, rows = {}, {}
+  for place, option in ipairs(spec.options) do by_flag[flag_of(option)], rows[place] = option, option end
+  rows[#rows + 1] = {"help"}
   local option, given, is_negated = find(by_flag, tostring(words[index]))
-  if not option then return nil, ("unknown option '%s'%s"):format(given, core.suggest(given, flags)) end
+  if not option then
+    return nil, ("unknown option '%s'%s"):format(given, check.hint(rows, given:gsub("^%-%-", ""):gsub("%-", "_"), flag_of))
+  end
   if type_of(option) == "boolean" and given == nil then
     local following = words[index + 1]
     if following == "true" or following == "false" then

@@ -2,7 +2,9 @@
 -- that is neither an adapter's nor trained as a whole, sorted by name, where HASH is that of its values as layers see them,
 -- row-major, little-endian. A packed matrix counts by the numbers that it stands for. All hashes are xxh3 of 64 bits.
 
+local adapter_folder = require "zt.ckpt.adapters.adapter_folder"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local lora = require "zt.ckpt.adapters.lora"
 local native = require "zt.ckpt"
 local text = require "zt.text"
@@ -42,6 +44,26 @@ function base_hash.of(source, left_out)
     end)
   end
   return native.digest(table.concat(lines))
+end
+
+--- An error if the adapter's folder tells the hash of another base. source: its tensors get a dtype, that of the values that are
+-- seen. say(message): told that bases in other precisions are not compared. place: of the base, for messages.
+function base_hash.check(folder, source, left_out, place, say)
+  local wanted = adapter_folder.base_of(folder)
+  if not wanted then return end
+  for _, tensor in ipairs(source.tensors) do
+    core.scope(function() tensor.dtype = not lora.adapter_of(tensor.name) and source.seen(tensor.name):dtype() or nil end)
+  end
+  local dtype = base_hash.dtype(source, left_out)
+  if dtype ~= wanted.dtype then
+    say(("the base is not compared with that of the training: its parameters are %s, and were %s"):format(dtype, wanted.dtype))
+    return
+  end
+  local hash = base_hash.of(source, left_out)
+  if hash ~= wanted.hash then
+    fail("'%s' is an adapter of another base than '%s': the hash of its parameters is %s there and %s here "
+      .. "(ztoolkit_adapter.json)", folder, place, wanted.hash, hash)
+  end
 end
 
 return base_hash

@@ -1,13 +1,11 @@
 -- ztoolkit ckpt import --adapter: makes a checkpoint of a base with the adapters of PEFT's files.
 
 local Reading = require "zt.ckpt.adapters.read_adapter"
-local adapter_folder = require "zt.ckpt.adapters.adapter_folder"
 local base_hash = require "zt.ckpt.adapters.base_hash"
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local folder = require "zt.ckpt.pretrained.folder"
-local lora = require "zt.ckpt.adapters.lora"
 local lora_options = require "zt.ckpt.adapters.lora_options"
 local model_head = require "zt.ckpt.config.model_head"
 local moe = require "zt.moe"
@@ -66,25 +64,6 @@ local function source_of(opened, options, path)
   return {options = options, place = ("'%s' with these adapters"):format(path), tensors = tensors, formats = {}, seen = seen}
 end
 
--- An error if the adapter's folder tells the hash of another base.
-local function check_base(from, source, whole, path)
-  local wanted = adapter_folder.base_of(from)
-  if not wanted then return end
-  for _, tensor in ipairs(source.tensors) do
-    core.scope(function() tensor.dtype = not lora.adapter_of(tensor.name) and source.seen(tensor.name):dtype() or nil end)
-  end
-  local dtype = base_hash.dtype(source, whole)
-  if dtype ~= wanted.dtype then
-    print(("the base is not compared with that of the training: its parameters are %s, and were %s"):format(dtype, wanted.dtype))
-    return
-  end
-  local hash = base_hash.of(source, whole)
-  if hash ~= wanted.hash then
-    fail("'%s' is an adapter of another base than '%s': the hash of its parameters is %s there and %s here "
-      .. "(ztoolkit_adapter.json)", from, path, wanted.hash, hash)
-  end
-end
-
 --- o: the options of the command. Checks all but the values of the base. Returns a function that adds the parameters to an import
 -- and returns their number, and the record.
 return function(o)
@@ -97,7 +76,7 @@ return function(o)
   local source = source_of(opened, options, o.base)
   local reading = Reading.open(o.from, source)
   check_value_head(o, reading, has_new_head)
-  check_base(o.from, source, reading.whole, o.base)
+  base_hash.check(o.from, source, reading.whole, o.base, print)
   local record = {model = options, token_ids = opened.record.token_ids, tokenizer = opened.record.tokenizer,
                   stop_tokens = opened.record.stop_tokens, trained = check.sorted_keys(reading.trained)}
   if #record.trained == 0 then record.trained = nil end

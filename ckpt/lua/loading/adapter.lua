@@ -4,10 +4,12 @@
 local Config = require "zt.ckpt.loading.adapter_config"
 local Modules = require "zt.ckpt.adapters.modules"
 local Tensors = require "zt.ckpt.loading.adapter_tensors"
+local base_hash = require "zt.ckpt.adapters.base_hash"
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local log = require "zt.log"
+local moe = require "zt.moe"
 
 local adapter = {}
 
@@ -53,13 +55,14 @@ local function changed(tensors, list, values)
   return sums
 end
 
--- Reads and checks an adapter. Returns a function(name, values) that returns the changed values of a parameter.
+-- Reads and checks an adapter. Returns a function(name, values) that returns the changed values of a parameter, and the set of
+-- the parameters that it has as a whole.
 local function open(folder, options, base)
   if not core.exists(folder) then fail("there is no folder '%s': give the folder of a LoRA adapter", folder) end
   local config, tensors = Config.read(folder), Tensors.open(folder)
-  if options.lora then
-    fail("the model in '%s' has adapters of its own, and that in '%s' would be added to them: leave `adapter` out, or give as "
-      .. "the model the base of that adapter", base, folder)
+  if options.lora and core.world.rank == 0 then
+    log.warn("the model in '%s' has adapters of its own, and that in '%s' is added to them: if it is the same one, it counts "
+      .. "twice, so leave `adapter` out, or give as the model the base of that adapter", base, folder)
   end
   local modules = Modules.of(options, ("the model in '%s'"):format(base))
   local of_head = tensors.halves.lm_head
@@ -71,7 +74,22 @@ local function open(folder, options, base)
   if not tensors:check_values() and next(tensors.whole) == nil and core.world.rank == 0 then
     log.warn("%s: each product B A is zero, so the adapter changes nothing: was it saved before the training?", tensors.path)
   end
-  return function(name, values) return changes[name] and changed(tensors, changes[name], values) or values end
+  local whole = {}
+  for name, list in pairs(changes) do whole[name] = list[1].whole and true or nil end
+  return function(name, values) return changes[name] and changed(tensors, changes[name], values) or values end, whole
+end
+
+-- An error if the adapter's folder tells the hash of another base than this one. What it replaces as a whole is not compared.
+local function check_base(opened, whole, folder, place)
+  local tensors, places = {}, {}
+  for _, parameter in ipairs(moe.gpt(opened.options):parameters()) do
+    tensors[#tensors + 1] = {name = parameter.name, shape = parameter.shape}
+  end
+  for index, name in ipairs(opened.names) do places[name] = index end
+  local source = {tensors = tensors, formats = {}, seen = function(name) return opened.read(places[name], name) end}
+  base_hash.check(folder, source, whole, place, function(message)
+    if core.world.rank == 0 then log.info("%s: %s", folder, message) end
+  end)
 end
 
 --- Makes an opened model (pretrained/folder.lua) read parameters with the adapter of a folder added. base: the model's folder,
@@ -81,9 +99,11 @@ function adapter.add(opened, folder, base)
     fail("the matrices in '%s' are packed already, as %s, and the sums with the adapter's would be rounded a second time: give "
       .. "the model with plain weights, and pack the sums by the option weights", base, opened.weights.format)
   end
-  local change, read = open(folder, opened.options, base), opened.read
+  local change, whole = open(folder, opened.options, base)
+  local read = opened.read
   opened.load_parts = nil
   if not read then return end -- of a plan
+  check_base(opened, whole, folder, base)
   function opened.read(place, name) return change(opened.names[place], read(place, name)) end
 end
 

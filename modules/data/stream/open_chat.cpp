@@ -66,7 +66,8 @@ void report_left_out(const std::string& name, const ChatFile& file, int64_t chos
                                        file.tokens->path(), fmt::join(reasons, ", "));
   if (left_out.total() == chosen)
     misuse("{} would leave out all records, {}. Give more room, or too_long = \"cut\", or other data", name, text);
-  log(LogLevel::info, world, fmt::format("{} leaves out {}", name, text));
+  const bool is_much = left_out.total() * 10 > chosen;
+  log(is_much && world.rank == 0 ? LogLevel::warn : LogLevel::info, world, fmt::format("{} leaves out {}", name, text));
 }
 
 using Select = std::vector<ChatRecord> (*)(const ChatFile&, const MaskFile&, const std::vector<int64_t>&, int64_t, TooLong,

@@ -60,7 +60,7 @@ end
 
 -- A model with rotary positions also computes positions beyond those of its training, but its answers there may be useless.
 local function warn_of_context(options, of_model)
-  local most = of_model.seq
+  local most = of_model and of_model.seq
   if not options.max_context or not most or most == 0 or options.max_context <= most or core.world.rank > 0 then return end
   log.warn("infer.engine: max_context = %d is more than the %d tokens of the model, whose answers beyond these may be useless",
            options.max_context, most)
@@ -85,7 +85,10 @@ function engine_options.opened_of(value)
   if chat then requests.template_of(chat) end
   local has_layout = options.mesh or options.tensor or options.pipeline or options.experts or options.data or options.dtype
     or options.weights or options.shard or options.offload
-  if not options.model and not has_layout then return options, nil, chat end
+  if not options.model and not has_layout then
+    warn_of_context(options, options.trainer.model.options)
+    return options, nil, chat
+  end
   local opened = options.model and folder.open(options.model, options.adapter) or model_of(options.trainer)
   check_head(opened, options.model and ("in '%s'"):format(options.model) or "of the trainer")
   warn_of_context(options, opened.options)

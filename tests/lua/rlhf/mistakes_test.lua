@@ -71,6 +71,8 @@ function TestMistakes.test_one_rank()
   lu.assertFalse(is_done)
   lu.assertStrContains(message, "rlhf.score: the reward function failed: ")
   lu.assertStrContains(message, "the engine has no tokenizer, so prompt and answer are nil")
+  refused("the engine has no tokenizer, so the reward function would get no texts", rlhf.score, answers,
+    {reward = function(_, answer) return answer == "x" and 1 or 0 end})
   lu.assertStrContains(message, "prompt: " .. zt.json.encode(answers:prompt(last + 1):tolist()))
   lu.assertStrContains(message, "answer: " .. zt.json.encode(answers:answer(last + 1):tolist()))
   local all = mesh:world():gather_values(message)

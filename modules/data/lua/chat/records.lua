@@ -25,6 +25,19 @@ local ALPACA = {
     .. "### Instruction:\n%s\n\n### Response:",
 }
 
+-- Keys that other tools have, where these forms have another one.
+local OTHERS = {response = "completion", completions = "completion", responses = "completion", reject = "rejected",
+                conversations = "messages", question = "prompt", query = "prompt", prompts = "prompt"}
+
+-- Fails for a record of a prompt alone with a key that another form means.
+local function check_others(fields)
+  for key, ours in pairs(OTHERS) do
+    if fields[key] ~= nil and fields[ours] == nil then
+      bad.raise("it has '%s', which is no key here: write '%s', or give it another name if it is for the reward", key, ours)
+    end
+  end
+end
+
 -- Returns the form of a record by its keys.
 local function form_of(fields)
   local found
@@ -39,11 +52,15 @@ local function form_of(fields)
       end
     end
   end
+  if not found or found.key == "prompt" then check_others(fields) end
   if not found then bad.raise("its keys are those of no known kind of record: give %s", KNOWN) end
   for _, key in ipairs(found.needed) do
     if fields[key] == nil then
       bad.raise("it has '%s', but no '%s': give {%s}", found.key, key, table.concat(found.needed, ", "))
     end
+  end
+  if found.kind == "preferences" and core.json.encode{fields.chosen} == core.json.encode{fields.rejected} then
+    bad.raise "'chosen' and 'rejected' are equal, so neither is better: leave the record out"
   end
   return found
 end
@@ -194,7 +211,9 @@ end
 -- are used as they are. Raises an error of the record if it is wrong.
 function records.parse(line, is_plain)
   local is_json, fields = pcall(core.json.decode, line)
-  if not is_json then bad.raise("it is %s. Correct it", (tostring(fields):gsub("^%S+:%d+: ", ""))) end
+  if not is_json then
+    bad.raise("it is %s. Correct it: each line is one JSON object", (tostring(fields):gsub("^%S+:%d+: ", "")))
+  end
   local kept = bad.guard("it cannot be kept as it is", "Correct it", data.json, line, "the line")
   local is_object, kept_fields = pcall(kept.fields, kept)
   if not is_object then bad.raise "it is not a JSON object: give {...} in each line" end

@@ -78,7 +78,10 @@ local function check_says(turn)
 end
 
 local function check_targets(turns, targets)
-  if #targets == 0 then bad.raise "there is nothing to learn: it has no message of the assistant that counts" end
+  if #targets == 0 then
+    bad.raise("there is nothing to learn: it has no message of the assistant that counts. (A prompt to be answered is "
+      .. "{\"prompt\": [messages]})")
+  end
   for _, place in ipairs(targets) do check_says(turns[place]) end
 end
 

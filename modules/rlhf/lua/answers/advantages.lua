@@ -16,12 +16,14 @@ local SCHEMA = {
   {"kind", "string", "how they are estimated", required = true, one_of = {"gae", "group", "rloo", "reinforce++"}},
   {"gamma", "number", "discount per token", default = 1, between = {0, 1},
    only_with = {"with kind = 'gae' or 'reinforce++'", is_of_tokens}},
-  {"lambda", "number", "of generalised advantage estimation", default = 0.95, between = {0, 1},
+  {"lambda", "number", "of generalised advantage estimation", default = 0.95, between = {0, 1}, peers = {"lam"},
    only_with = {"with kind = 'gae'", function(o) return o.kind == "gae" end}},
   {"scale", "string", "divide by the standard deviation of the group, of the batch, or of none",
-   one_of = {"group", "batch", "none"}, only_with = {"with kind = 'group'", function(o) return o.kind == "group" end}},
+   one_of = {"group", "batch", "none"}, only_with = {"with kind = 'group'", function(o) return o.kind == "group" end},
+   peers = {"scale_rewards"}},
   {"whiten", "string", "the mean over all tokens becomes 0, and the standard deviation 1", one_of = {"batch", "none"}},
-  {"kl", "table", "takes the KL divergence from the reference out of the rewards: {coefficient = 0.1, estimator = \"k1\"}"},
+  {"kl", "table", "takes the KL divergence from the reference out of the rewards: {coefficient = 0.1, estimator = \"k1\"}",
+   peers = {"kl_coef", "kl_ctl", "beta"}},
   {"reward_clip", "number", "rewards count from minus this to this", above = 0},
 }
 local KL = {
@@ -77,9 +79,9 @@ local has_warned = false
 local function warn_of_equal(experience)
   if experience.metrics.equal_groups < 1 or has_warned or core.world.rank > 0 then return end
   has_warned = true
-  log.warn("%s: the answers to each prompt have equal rewards, so all advantages are 0 and these answers teach nothing: give more "
-    .. "answers to a prompt, other prompts, or a reward that tells them apart (this is said once; the metric equal_groups is "
-    .. "the share of such prompts)", NAME)
+  log.warn("%s: the answers to each prompt have equal rewards, so all advantages are 0 and these answers teach nothing: give "
+    .. "more answers to a prompt, other prompts, or a reward that tells them apart (this is said once; the metric equal_groups "
+    .. "is the share of such prompts)", NAME)
 end
 
 -- Returns the advantages of whole answers at their tokens.

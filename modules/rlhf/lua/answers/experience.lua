@@ -73,12 +73,17 @@ function Experience:answer(i)
   return self.answers:narrow(0, first, count)
 end
 
+-- Returns the text of tokens. A model's vocabulary may have more of them than its tokenizer knows: these have no text.
+local function text_of(tokenizer, tokens)
+  return tokenizer:decode(tokens:masked_select(tokens:lt(tokenizer.vocab)))
+end
+
 --- Returns the texts of prompt i and of answer i without the token that ended it; nil without a tokenizer.
 function Experience:texts(i)
   if not self.tokenizer then return nil, nil end
   local answer = self:answer(i)
   if not self.truncated[i] and answer:numel() > 0 then answer = answer:narrow(0, 0, answer:numel() - 1) end
-  return self.tokenizer:decode(self:prompt(i)), self.tokenizer:decode(answer)
+  return text_of(self.tokenizer, self:prompt(i)), text_of(self.tokenizer, answer)
 end
 
 --- Returns which sequences count and have a token, as their numbers from 0.

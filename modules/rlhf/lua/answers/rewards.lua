@@ -35,11 +35,20 @@ local function reward_of(experience, fn, i)
   return reward
 end
 
+-- Fails if a function that reads texts would get none.
+local function check_texts(experience, fn)
+  local about = debug.getinfo(fn, "u")
+  if experience.tokenizer or about.isvararg or about.nparams == 0 or about.nparams > 3 then return end
+  fail("rlhf.score: the engine has no tokenizer, so the reward function would get no texts: give infer.engine{tokenizer = ...}, "
+    .. "such as the field tokenizer of ckpt.pretrained, or let the function take a fourth argument, the answer's tokens")
+end
+
 --- Returns the rewards of all sequences, float64 [count], and which are kept, a list. Each rank calls the function for its part.
 -- Collective.
 return function(experience, fn)
   local world = experience.world
   local rank, size = world and world.rank or 0, world and world.size or 1
+  share.together(world, function() check_texts(experience, fn) end)
   local rewards = core.zeros({experience.count}, {dtype = "float64"})
   local dropped = core.zeros({experience.count}, {dtype = "int64"})
   share.together(world, function()
@@ -54,7 +63,8 @@ return function(experience, fn)
     kept = kept + 1 - each
   end
   if kept == 0 then
-    fail("rlhf.score: the reward function has dropped all %d answers: nothing is left to learn from", experience.count)
+    fail("rlhf.score: the reward function has dropped all %d answers, since it returned nil for each: let it return a number",
+      experience.count)
   end
   return experience:joined(rewards), is_kept
 end

@@ -13,8 +13,9 @@ local NAME = "rlhf.rollout"
 local SCHEMA = {
   {"engine", "any", "an infer.engine with the policy's parameters", required = true},
   {"prompts", "table", "a batch of data.prompts, or {prompts = list of tokens, items =, sample =}", required = true},
-  {"n", "integer", "answers to each prompt", default = 1, at_least = 1},
-  {"max_tokens", "integer", "most tokens of an answer", required = true, at_least = 1},
+  {"n", "integer", "answers to each prompt", default = 1, at_least = 1, peers = {"num_generations", "rloo_k"}},
+  {"max_tokens", "integer", "most tokens of an answer", required = true, at_least = 1,
+   peers = {"max_completion_length", "max_new_tokens", "response_length", "max_answer_seq_len"}},
   {"min_tokens", "integer", "fewest tokens of an answer", default = 0, at_least = 0},
   {"temperature", "number", "divides the logits", default = 1, above = 0},
   {"seed", "integer", "of all random numbers of the run", default = 1},

@@ -19,15 +19,26 @@ local function temperature_of(model)
   return nil
 end
 
---- Fails unless the model has the vocabulary of the engine that has made the answers, and its log-probabilities, if it outputs
--- any, are those of the distribution from which they were drawn. which: the model's name; call: that of the function.
-function scoring.check_model(experience, trainer, which, call)
-  local options = trainer.model.options
-  local vocabulary = options and options.vocab
-  if vocabulary and vocabulary ~= experience.vocabulary then
+-- Fails if the model's vocabulary is another one than that of the engine. Vocabularies with the same tokenizer may be padded to
+-- different numbers of tokens.
+local function check_vocabulary(experience, options, which, call)
+  local vocabulary, known = options and options.vocab, experience.tokenizer and experience.tokenizer.vocab
+  if not vocabulary or vocabulary == experience.vocabulary then return end
+  if not known or vocabulary < known or experience.vocabulary < known then
     fail("%s: the vocabulary of the %s has %d tokens, and that of the policy %d: they need the same tokenizer", call, which,
          vocabulary, experience.vocabulary)
   end
+  if experience.token_count > 0 and experience.answers:max():item() >= vocabulary then
+    fail("%s: the policy has drawn the token %d, which its tokenizer does not know and the %s, of %d tokens, does not have: give "
+      .. "it as many tokens as the policy has, or train the policy's head further", call, experience.answers:max():item(), which,
+         vocabulary)
+  end
+end
+
+--- Fails unless the model has the vocabulary of the engine that has made the answers, and its log-probabilities, if it outputs
+-- any, are those of the distribution from which they were drawn. which: the model's name; call: that of the function.
+function scoring.check_model(experience, trainer, which, call)
+  check_vocabulary(experience, trainer.model.options, which, call)
   local temperature = temperature_of(trainer.model)
   if temperature and temperature ~= experience.temperature then
     fail("%s: the answers were drawn at temperature %g, and the %s has lm_logprobs.temperature = %g, so its log-probabilities "

@@ -20,12 +20,14 @@ local function is_smooth(o) return o.kind == "sigmoid" or o.kind == "robust" end
 local SCHEMA = {
   {"name", "string", "the term's name in reports and metrics", default = "preference"},
   {"beta", "number", "how much the policy is held to the reference", default = 0.1, above = 0},
-  {"kind", "string", "the loss of a pair", default = "sigmoid", one_of = {"sigmoid", "ipo", "hinge", "kto", "robust"}},
+  {"kind", "string", "the loss of a pair", default = "sigmoid", one_of = {"sigmoid", "ipo", "hinge", "kto", "robust"},
+   peers = {"loss_type"}},
   {"label_smoothing", "number", "the share of pairs that are taken to be the wrong way round", default = 0, between = {0, 0.49},
    only_with = {"with kind = 'sigmoid' or 'robust'", is_smooth}},
   {"length_normalise", "boolean", "means over the tokens of an answer in place of sums", default = false,
    only_with = {"with another kind than 'ipo', which always does", function(o) return o.kind ~= "ipo" end}},
-  {"sft", "number", "coefficient of the cross entropy of the chosen answer, per token", default = 0, at_least = 0},
+  {"sft", "number", "coefficient of the cross entropy of the chosen answer, per token", default = 0, at_least = 0,
+   peers = {"rpo_alpha"}},
   {"ignore_index", "integer", "tokens with this label do not count", default = -100},
 }
 

@@ -5,8 +5,9 @@ local check = require "zt.check"
 local policy = require "zt.rlhf.loss.policy"
 
 local SCHEMA = policy.schema{
-  {"kl", "table", "the KL divergence from the reference: {coefficient =, estimator =, corrected =}"},
-  {"level", "string", "ratios of tokens, or of whole answers", default = "token", one_of = {"token", "sequence"}},
+  {"kl", "table", "the KL divergence from the reference: {coefficient =, estimator =, corrected =}", peers = {"beta", "kl_coef"}},
+  {"level", "string", "ratios of tokens, or of whole answers", default = "token", one_of = {"token", "sequence"},
+   peers = {"importance_sampling_level"}},
 }
 
 --- Returns a layer. It reads what rlhf.loss.ppo reads; with `kl` also ref_logprobs, with level = "sequence" also `sequence`.

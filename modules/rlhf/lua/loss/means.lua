@@ -11,10 +11,12 @@ local valid = require "zt.rlhf.loss.valid"
 
 local means = {}
 
+local MEANS = {token = true, sequence = true, constant = true}
+
 --- Rows of the options.
 means.SCHEMA = {
   {"mean", "string", "over tokens; over sequences of the mean of each; or over sequences of their sum over max_tokens",
-   default = "token", one_of = {"token", "sequence", "constant", "bnpo"}},
+   default = "token", peers = {"loss_type"}},
   {"max_tokens", "integer", "with mean = \"constant\": what the sum of a sequence is divided by", at_least = 1,
    only_with = {"with mean = 'constant'", function(o) return o.mean == "constant" end}},
   {"ignore_index", "integer", "tokens with this label do not count", default = -100},
@@ -22,6 +24,9 @@ means.SCHEMA = {
 
 --- Fails if the options do not fit together. loss: the name of the function, such as "rlhf.loss.ppo".
 function means.check(loss, o)
+  if not MEANS[o.mean] and o.mean ~= "bnpo" then
+    fail("%s.mean must be one of 'token', 'sequence', 'constant', got '%s'", loss, o.mean)
+  end
   if o.mean == "bnpo" then
     fail("%s.mean: TRL's bnpo divides by the tokens of a micro-batch, so the loss would depend on micro-batches and ranks: give "
       .. "\"token\", which divides by the tokens of the global batch", loss)

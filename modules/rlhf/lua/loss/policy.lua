@@ -35,8 +35,10 @@ end
 
 local OF_EVERY = {
   {"name", "string", "the term's name in reports and metrics", default = "policy"},
-  {"clip", "any", "a number, or {low =, high =}: the ratio counts from 1 - low to 1 + high", default = 0.2},
-  {"dual_clip", "number", "where the advantage is negative, the ratio counts up to this (Ye et al. 2020)", at_least = 1},
+  {"clip", "any", "a number, or {low =, high =}: the ratio counts from 1 - low to 1 + high", default = 0.2,
+   peers = {"epsilon", "epsilon_high", "cliprange", "clip_ratio"}},
+  {"dual_clip", "number", "where the advantage is negative, the ratio counts up to this (Ye et al. 2020)", at_least = 1,
+   peers = {"delta"}},
   {"entropy", "number", "coefficient of the entropy, which the head outputs with entropy = true", default = 0, at_least = 0},
 }
 

@@ -31,6 +31,17 @@ local function has_adapters(model)
   return false
 end
 
+--- Fails if the reference is a model with adapters that a loss trains: then it is the policy itself.
+function outputs.check_not_trained(trainer, call)
+  if not has_adapters(trainer.model) then return end
+  for _, layer in ipairs(trainer.model.description.layers) do
+    if layer.kind == "loss" then
+      fail("%s: the reference has adapters, and the loss '%s' that trains them, so it is the policy itself: give adapters = "
+        .. "false for the model without them, or true if this is a frozen copy", call, layer.name)
+    end
+  end
+end
+
 --- Fails unless a model has adapters, without which it is to be the reference. call: names what needs it, for the message.
 function outputs.check_adapters(trainer, call)
   if has_adapters(trainer.model) then return end

@@ -10,7 +10,7 @@ local sequences = require "zt.rlhf.loss.sequences"
 local NAME = "rlhf.reference"
 local SCHEMA = {
   {"reference", "Trainer", "the frozen model, which outputs `logprobs`", required = true},
-  {"adapters", "boolean", "false: the reference is the base of its adapters, without them", default = true},
+  {"adapters", "boolean", "false: the reference is the base of its adapters, without them; default: true"},
   {"policy", "Trainer", "the model that is trained: adds `kl`, the KL divergence of the global batch, for kind = 'kto'"},
   outputs.AXIS,
   {"ignore_index", "integer", "tokens with this label do not count", default = -100},
@@ -47,6 +47,10 @@ end
 local function reference(batch, value)
   outputs.check_batch(NAME, batch)
   local o = check.options(NAME, SCHEMA, value or {})
+  if o.adapters == nil then
+    outputs.check_not_trained(o.reference, NAME)
+    o.adapters = true
+  end
   if core.world.dry then return plan(batch, o) end
   if o.policy then check_axis(o) end
   if not o.adapters then outputs.check_adapters(o.reference, NAME) end

@@ -100,8 +100,8 @@ void warn_of_zero_gradient(const World& world, int64_t step) {
   if (world.rank != 0 || is_said.exchange(true)) return;
   log(LogLevel::warn, world,
       fmt::format(
-          "step {}: the gradient of every parameter is exactly 0, so nothing is trained: is the loss detached, or are all "
-          "layers before it frozen?",
+          "step {}: the gradient of every parameter is exactly 0, so nothing is trained: is the loss detached, are all layers "
+          "before it frozen, or are all its weights 0, such as advantages of answers with equal rewards?",
           step));
 }
 

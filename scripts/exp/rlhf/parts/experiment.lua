@@ -116,8 +116,11 @@ local function tokenized(o, path, kind, folder)
   local base = path:match "([^/]*)%.jsonl?$" or path:match "[^/]*$"
   local output = ("%s/data/%s_%s_%s.npy"):format(o.folder, o.name, base, kind) -- each run has files of its own
   zt.mkdir_p(o.folder .. "/data")
-  local made = data.tokenize_chat{input = path, model = folder, output = output, skip_bad = o.skip_bad,
-                                  on_bad = function(message) zt.log.warn("left out: %s", message) end}
+  local is_done, made = pcall(data.tokenize_chat, {
+    input = path, model = folder, output = output, skip_bad = o.skip_bad,
+    on_bad = function(message) zt.log.warn("left out: %s", message) end,
+  })
+  if not is_done then error((tostring(made):gsub("skip_bad = true", "--skip-bad")), 0) end
   if made.skipped > 0 then experiment.say("%d records are used, and %d are left out", made.records, made.skipped) end
   if made.kind ~= kind then error(("'%s' has %s, and this script needs %s"):format(path, made.kind, kind), 0) end
   return output
