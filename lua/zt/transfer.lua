@@ -30,11 +30,112 @@ local function products_of(trainer)
   return products
 end
 
+-- Options that decide which function of its parameters a model is, though shapes may be the same.
+local OF_FUNCTION = {"heads", "kv_heads", "head_dim", "norm", "position", "activation", "eps", "rope_base", "rope_scaling",
+                     "causal", "qk_norm", "window", "moe.top_k", "moe.router.softmax_after", "moe.router.normalise"}
+local OF_ROTARY = {rope_base = true, rope_scaling = true}
+
+-- Returns the options of the trainer's model with defaults filled in; nil if it does not tell them.
+local function options_of(trainer)
+  local options = trainer.model.options
+  return options and require("zt.ckpt.huggingface").complete(options)
+end
+
+-- Returns the value of an option by its path, "moe.top_k".
+local function value_at(options, path)
+  if OF_ROTARY[path] and options.position ~= "rotary" then return nil end
+  for key in path:gmatch "[^.]+" do options = options and options[key] end
+  return options
+end
+
+-- Returns whether both have the same tensors, adapters apart. The move itself lists the differences of others.
+local function have_same_tensors(from, to)
+  local function shapes_of(trainer)
+    local shapes = {}
+    for _, tensor in ipairs(trainer:tensors()) do
+      if not tensor.name:find "%.lora%." then shapes[tensor.name] = table.concat(tensor.shape, " ") end
+    end
+    return shapes
+  end
+  local shapes = shapes_of(to)
+  for name, shape in pairs(shapes_of(from)) do
+    if shapes[name] ~= shape then return false end
+    shapes[name] = nil
+  end
+  return next(shapes) == nil
+end
+
+-- Returns a text of a plain value that equal ones have.
+local function text_of(value)
+  if type(value) ~= "table" then return tostring(value) end
+  local parts = {}
+  for _, key in ipairs(check.sorted_keys(value)) do parts[#parts + 1] = ("%s = %s"):format(key, text_of(value[key])) end
+  return "{" .. table.concat(parts, ", ") .. "}"
+end
+
+-- Returns {name = scale} of the adapters of a trainer; nil if its model does not tell its options or has no adapters.
+local function scales_of(trainer)
+  local options, scales = trainer.model.options, {}
+  if not options or not options.lora then return nil end
+  for _, adapter in ipairs(require("zt.ckpt.adapters.lora").list(options, trainer:tensors())) do
+    scales[adapter.name] = adapter.scale
+  end
+  return scales
+end
+
+-- Returns sentences on what makes the models different functions of equal parameters.
+local function differences_of(from, to, adapters)
+  local one, other, found = options_of(from), options_of(to), {}
+  local function compare(what, its, others)
+    if its == others then return end
+    found[#found + 1] = ("%s is %s in the trainer to read from and %s in the trainer to set"):format(what, its, others)
+  end
+  for _, name in ipairs(one and other and OF_FUNCTION or {}) do
+    compare(("the model's option %s"):format(name), text_of(value_at(one, name)), text_of(value_at(other, name)))
+  end
+  local scales, others = scales_of(from), scales_of(to)
+  for _, name in ipairs(adapters == "keep" and scales and others and check.sorted_keys(scales) or {}) do
+    if others[name] then
+      compare(("the scale of the adapter '%s', by lora.alpha,"):format(name), text_of(scales[name]), text_of(others[name]))
+    end
+  end
+  return found
+end
+
+-- Adds to the sentences those on names of `sources` that a trainer does not have.
+local function check_sources(sources, from, to, found)
+  local function names_of(trainer)
+    local names = {}
+    for _, tensor in ipairs(trainer:tensors()) do names[tensor.name] = true end
+    return names
+  end
+  local there, here = names_of(to), names_of(from)
+  for _, name in ipairs(check.sorted_keys(sources)) do
+    if not there[name] then found[#found + 1] = ("the trainer to set has no '%s' (sources)"):format(name) end
+    if not here[sources[name]] then
+      found[#found + 1] = ("the trainer to read from has no '%s' (sources)"):format(tostring(sources[name]))
+    end
+  end
+end
+
+-- Fails if the call would set other values than it seems to. Parts of a model (only) may go to any model that has them.
+local function check_fit(from, to, options)
+  if options.only and #options.only == 0 then
+    fail "zt.transfer.only is an empty list, so nothing would move: give patterns, or leave it out to move everything"
+  end
+  local is_whole = not options.only and from ~= to and have_same_tensors(from, to)
+  local found = is_whole and differences_of(from, to, options.adapters) or {}
+  if options.sources then check_sources(options.sources, from, to, found) end
+  if #found == 0 then return end
+  fail("zt.transfer: the trainers do not fit, so nothing has moved:\n  %s", table.concat(found, "\n  "))
+end
+
 return function(from, to, value)
   check.argument("zt.transfer", "the first argument", "Trainer", from)
   check.argument("zt.transfer", "the second argument", "Trainer", to)
   local options = check.options("zt.transfer", OPTIONS, value)
   if options.only then check.items("zt.transfer.only", "string", options.only) end
+  check_fit(from, to, options)
   local merged = options.adapters == "merge" and products_of(from) or nil
   return move(from, to, {only = options.only, merged = merged, sources = options.sources, bucket_bytes = options.bucket_bytes})
 end

@@ -127,6 +127,34 @@ function TestMistakes:test_all_differences_are_listed()
   for _, text in ipairs(all) do lu.assertEquals(text, message) end
 end
 
+-- Models may compute different things of parameters with equal shapes.
+function TestMistakes:test_other_functions_of_equal_shapes()
+  local from = sharded(1)
+  for _, case in ipairs{{"heads", 2, {kv_heads = 1}}, {"rope_base", 500}, {"eps", 0.125}, {"window", 2}, {"causal", false}} do
+    local to = own(2, cases.with(case[3] or {}, {[case[1]] = case[2]}))
+    local before = to:parameter "head.weight"
+    local text = "the model's option " .. case[1] .. " is "
+    lu.assertErrorMsgContains(text, zt.transfer, from, to)
+    lu.assertErrorMsgContains(("and %s in the trainer to set"):format(tostring(case[2])), zt.transfer, from, to)
+    lu.assertTrue(to:parameter "head.weight":equal(before))
+    zt.transfer(from, to, {only = {"head"}})
+  end
+  zt.transfer(from, own(2, {seq = 48, dropout = 0.1}))
+  local one, other = sharded(1, {lora = {rank = 2, alpha = 4}}), own(2, {lora = {rank = 2, alpha = 8}})
+  lu.assertErrorMsgContains("the scale of the adapter 'blocks.0.attention.qkv.lora.q', by lora.alpha, is 2 in the trainer to "
+    .. "read from and 4 in the trainer to set", zt.transfer, one, other)
+  zt.transfer(one, own(3), {adapters = "merge"})
+end
+
+function TestMistakes:test_names_that_no_trainer_has()
+  local from, to = sharded(1), own(2)
+  lu.assertErrorMsgContains("the trainer to read from has no 'nothing' (sources)", zt.transfer, from, to,
+                            {sources = {["head.weight"] = "nothing"}})
+  lu.assertErrorMsgContains("the trainer to set has no 'nothing' (sources)", zt.transfer, from, to,
+                            {sources = {nothing = "head.weight"}})
+  lu.assertErrorMsgContains("zt.transfer.only is an empty list", zt.transfer, from, to, {only = {}})
+end
+
 function TestMistakes:test_what_cannot_be_read_or_set()
   local from, to = sharded(1), sharded(2)
   lu.assertErrorMsgContains("both are the same trainer", zt.transfer, from, from)
