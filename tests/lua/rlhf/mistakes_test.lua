@@ -45,6 +45,11 @@ function TestMistakes.test_rollouts()
   refused("got no prompts in it", rollout, {prompts = {}})
   refused("prompts[2] has no token", rollout, {prompts = {prompts = {{1}, {}}}})
   refused("prompts[1] must be tokens, a tensor or a list, got an integer", rollout, {prompts = {prompts = {5}}})
+  for _, case in ipairs{{{1, true}, "[1][2] must be a token, an integer from 0 on, got a boolean"},
+                        {{0 / 0}, "[1][1] must be a token"}, {{1, nil, 2}, "[1][2] must be a token"},
+                        {{-1}, "got -1"}, {{a = 1}, "got the key 'a'"}} do
+    refused(case[2], rollout, {prompts = {prompts = {case[1]}}})
+  end
   local one = zt.tensor({5}, {dtype = "int64"})
   refused("an int64 vector with the number of each of the 2 prompts, got 1 of int64", rollout,
           {prompts = {prompts = {{1}, {2}}, sample = one}})

@@ -31,6 +31,9 @@ local KL = {
   {"estimator", "string", "k1: d; k2: half of its square; k3: exp(-d) - 1 + d", default = "k1", one_of = {"k1", "k2", "k3"}},
 }
 
+-- The largest reward. Squares of it and of sums of some, which moments have, are finite.
+local MOST = 1e120
+
 -- Returns what the divergence from the reference costs each token.
 local function penalties(experience, given)
   if not given then return core.zeros({experience.token_count}, {dtype = "float64"}) end
@@ -42,7 +45,13 @@ end
 -- Returns the rewards of sequences, clipped.
 local function rewards_of(experience, o)
   if not experience.rewards then fail("%s needs rewards, which rlhf.score{reward = ...} gives", NAME) end
-  return o.reward_clip and experience.rewards:clamp(-o.reward_clip, o.reward_clip) or experience.rewards
+  local rewards = o.reward_clip and experience.rewards:clamp(-o.reward_clip, o.reward_clip) or experience.rewards
+  local largest = rewards:abs():max():item()
+  if largest > MOST then
+    fail("%s: a reward of %g: sums of the squares of such numbers overflow, so advantages would be 0. Give smaller rewards, or "
+      .. "reward_clip", NAME, largest)
+  end
+  return rewards
 end
 
 -- Returns the rewards of tokens: what each costs, and at the last token of an answer its reward.

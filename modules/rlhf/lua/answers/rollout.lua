@@ -6,6 +6,7 @@ local Experience = require "zt.rlhf.answers.experience"
 local fail = require "zt.fail"
 local infer = require "zt.infer"
 local log = require "zt.log"
+local items = require "zt.rlhf.answers.items"
 local rlhf = require "zt.rlhf"
 local share = require "zt.rlhf.answers.share"
 
@@ -61,11 +62,33 @@ local function sample_numbers(given)
        check.is("tensor", sample) and ("%d of %s"):format(sample:numel(), sample:dtype()) or check.type_name(sample))
 end
 
+-- Fails unless the prompt at place i is a list of tokens.
+local function check_tokens(tokens, i)
+  if next(tokens) == nil then fail("%s.prompts.prompts[%d] has no token: a model cannot begin with nothing", NAME, i) end
+  local count = 0
+  for key in pairs(tokens) do
+    count = count + 1
+    if type(key) ~= "number" then
+      fail("%s.prompts.prompts[%d] must be a list of tokens, got the key '%s'", NAME, i, tostring(key))
+    end
+  end
+  for place = 1, count do
+    local token = tokens[place]
+    if type(token) ~= "number" or token % 1 ~= 0 or token < 0 then
+      fail("%s.prompts.prompts[%d][%d] must be a token, an integer from 0 on, got %s", NAME, i, place,
+           type(token) == "number" and ("%g"):format(token) or check.type_name(token))
+    end
+  end
+end
+
 -- Returns the list of this rank's prompts, {sample =, tokens = list, item =}.
 local function own_prompts(given)
   if type(given.prompts) ~= "table" or #given.prompts == 0 and not given.sample then
     fail("%s.prompts must be a batch of data.prompts, {prompts = {tokens, ...}}, got %s", NAME,
          given.prompts == nil and "no prompts in it" or "an empty list")
+  end
+  if given.items ~= nil and type(given.items) ~= "table" then
+    fail("%s.prompts.items must be a list with the item of each prompt, got %s", NAME, check.type_name(given.items))
   end
   local samples, list = given.sample and sample_numbers(given), {}
   for i, tokens in ipairs(given.prompts) do
@@ -74,17 +97,31 @@ local function own_prompts(given)
       fail("%s.prompts.prompts[%d] must be tokens, a tensor or a list, got %s", NAME, i, check.type_name(tokens))
     end
     local plain = is_tensor and tokens:tolist() or tokens
-    if #plain == 0 then fail("%s.prompts.prompts[%d] has no token: a model cannot begin with nothing", NAME, i) end
+    check_tokens(plain, i)
     list[i] = {sample = samples and samples[i] or i - 1, tokens = plain, item = given.items and given.items[i]}
   end
   return list
 end
 
+-- Returns the lists of prompts of all ranks.
+local function gathered(world, given)
+  if not world then return {own_prompts(given)} end
+  local own = share.together(world, function()
+    local list = own_prompts(given)
+    for i, prompt in ipairs(list) do prompt.item = items.packed(prompt.item, ("%s.prompts.items[%d]"):format(NAME, i)) end
+    return list
+  end)
+  local lists = world:gather_values(own)
+  for _, list in ipairs(lists) do
+    for _, prompt in ipairs(list) do prompt.item = items.unpacked(prompt.item) end
+  end
+  return lists
+end
+
 -- Returns the prompts of all ranks by ascending sample number, each once.
 local function all_prompts(world, given)
-  local own = share.together(world, function() return own_prompts(given) end)
   local all, by_sample = {}, {}
-  for _, list in ipairs(world and world:gather_values(own) or {own}) do
+  for _, list in ipairs(gathered(world, given)) do
     for _, prompt in ipairs(list) do
       local there = by_sample[prompt.sample]
       if not there then
@@ -158,17 +195,17 @@ end
 
 -- Returns the prompts, n times each, as the parts of an experience.
 local function prompt_parts(prompts, n)
-  local tokens, lengths, groups, copies, items = {}, {}, {}, {}, {}
+  local tokens, lengths, groups, copies, of_prompts = {}, {}, {}, {}, {}
   for _, prompt in ipairs(prompts) do
     for copy = 0, n - 1 do
       for _, token in ipairs(prompt.tokens) do tokens[#tokens + 1] = token end
       lengths[#lengths + 1], groups[#groups + 1], copies[#copies + 1] = #prompt.tokens, prompt.sample, copy
-      items[#lengths] = prompt.item
+      of_prompts[#lengths] = prompt.item
     end
   end
   local function int64(list) return core.tensor(list, {dtype = "int64"}) end
   return {prompts = int64(tokens), prompt_offsets = offsets_of(int64(lengths)), groups = int64(groups), copies = int64(copies),
-          items = items}
+          items = of_prompts}
 end
 
 -- Adds what can be told of the answers to the metrics.

@@ -47,13 +47,16 @@ local function add_old(experience, o)
   local of_tokens, metrics = experience.of_tokens, experience.metrics
   if o.actor then scoring.check_model(experience, o.actor, "actor", NAME) end
   if o.old == "sampler" or not o.actor then
-    of_tokens.old_logprobs = of_tokens.sampled_logprobs
+    local earlier = o.old == "trainer" and of_tokens.old_logprobs -- of a call with the actor, to which this one adds
+    of_tokens.old_logprobs = earlier or of_tokens.sampled_logprobs
+    if not earlier then of_tokens.correction = nil end
     return
   end
   of_tokens.old_logprobs = scoring.of_tokens(experience, o.actor, "logprobs", options_for(o, "actor"))
   local gap = of_tokens.old_logprobs - of_tokens.sampled_logprobs
   metrics.sampler_gap = experience:mean(gap:abs())
   metrics.sampler_kl = experience:mean(kl.of("k3", gap))
+  of_tokens.correction = nil -- that of an earlier call is by other log-probabilities
   if o.is then add_weights(experience, o.is) end
 end
 
@@ -102,8 +105,9 @@ local function check_more(o)
 end
 
 --- Adds to an experience: rewards; of the tokens old_logprobs, ref_logprobs, old_values and, with `is`, correction. A reward
--- function is called with the texts of the prompt and of the answer (nil without a tokenizer), the prompt's item, and the
--- answer's tokens; nil drops an answer. Returns the experience. Collective.
+-- function is called with the texts of the prompt and of the answer (nil without a tokenizer), and copies of the prompt's item
+-- and of the answer's tokens; nil drops an answer, for later calls too. A call without the actor keeps the log-probabilities of
+-- an earlier one with it, and takes the engine's if there was none. Returns the experience. Collective.
 local function score(experience, value)
   if not class.is(experience, Experience) then
     fail("%s takes what rlhf.rollout returns as its first argument, got %s", NAME, check.type_name(experience))

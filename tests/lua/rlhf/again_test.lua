@@ -1,0 +1,125 @@
+-- Tests calls that come again: what a call adds to an experience stays or goes as a whole, and what a reward function does with
+-- its arguments changes nothing. Also runs on two ranks.
+package.path = "tests/lua/?.lua;" .. package.path
+local lu = require "luaunit"
+local zt = require "zt"
+local comm, infer, rlhf = require "zt.comm", require "zt.infer", require "zt.rlhf"
+local small_loop = require "rlhf.small_loop"
+
+local mesh = comm.mesh{dp = -1}
+local actor = small_loop.trainer({mesh = mesh, stage = 1}, nil, rlhf.loss.grpo{})
+local other = small_loop.trainer({mesh = mesh}, {seed = 5})
+local critic = small_loop.trainer({mesh = mesh}, {head = "value"})
+local engine = infer.engine{trainer = actor, cache = {memory = 2 ^ 22}, stop_tokens = {small_loop.STOP}}
+
+local function rollout(items, iteration)
+  local prompts = {prompts = {{1, 2, 3}, {4}, {5, 6}}, items = items}
+  return rlhf.rollout{engine = engine, prompts = prompts, n = 3, max_tokens = 6, iteration = iteration, mesh = mesh}
+end
+
+local function sum(_, _, _, tokens) return tokens:sum():item() end
+local function long(_, _, _, tokens) return tokens:numel() > 1 and tokens:sum():item() or nil end
+
+local TestRewards = {}
+
+function TestRewards:test_get_copies()
+  local answers = rollout{{n = 0, list = {{1}}}, {n = 0, list = {{1}}}, {n = 0, list = {{1}}}}
+  local before = answers.answers:clone()
+  rlhf.score(answers, {reward = function(_, _, item, tokens)
+    item.n, item.list[1][1] = item.n + 1, item.list[1][1] + 1
+    tokens:fill_(0)
+    return item.n * 10 + item.list[1][1]
+  end})
+  lu.assertTrue(answers.answers:equal(before))
+  lu.assertEquals(answers.rewards:tolist(), {12, 12, 12, 12, 12, 12, 12, 12, 12})
+  lu.assertEquals(answers.items[1].n, 0)
+end
+
+-- A list of a JSON file may have a null in it.
+function TestRewards:test_items_of_any_plain_values()
+  local record = zt.json.decode '{"none": null, "list": [1, null, 3], "empty": {}}'
+  record[2], record[0.5], record[true], record.huge, record.nan = "x", "y", "z", -math.huge, 0 / 0
+  local answers = rollout{record, false, "text"}
+  rlhf.score(answers, {reward = function(_, _, item)
+    if type(item) ~= "table" then return item == false and 2 or #item end
+    local is_right = item.list[1] == 1 and item.list[2] == nil and item.list[3] == 3 and type(item.empty) == "table"
+      and item[2] == "x" and item[0.5] == "y" and item[true] == "z" and item.huge == -math.huge and item.nan ~= item.nan
+    return is_right and 1 or 0
+  end})
+  lu.assertEquals(answers.rewards:tolist(), {1, 1, 1, 2, 2, 2, 4, 4, 4})
+  lu.assertErrorMsgContains("prompts.items must be a list with the item of each prompt, got an integer", rollout, 5)
+  if zt.world.size == 1 then return end
+  local loop = {}
+  loop.loop = loop
+  lu.assertErrorMsgContains("rlhf.rollout.prompts.items[2][\"a\"][1] is a tensor, and other ranks", rollout,
+                            {1, {a = {zt.ones{1}}}})
+  lu.assertErrorMsgContains("items[1][\"loop\"] is a table inside itself", rollout, {loop})
+  lu.assertErrorMsgContains("a key of an item must be a number", rollout, {{[{}] = 1}})
+end
+
+function TestRewards:test_errors_without_a_text()
+  local failure = setmetatable({}, {__tostring = function() error "no text" end})
+  lu.assertErrorMsgContains("the reward function failed: its error is a table whose text cannot be made\n  prompt: ", rlhf.score,
+                            rollout(), {reward = function() error(failure) end})
+end
+
+function TestRewards:test_too_large_ones()
+  local answers = rollout()
+  local function huge(_, _, _, tokens) return tokens:sum():item() % 2 == 0 and 1e300 or -1e300 end
+  rlhf.score(answers, {actor = actor, reward = huge})
+  for _, kind in ipairs{"group", "rloo", "reinforce++"} do
+    lu.assertErrorMsgContains("a reward of 1e+300: sums of the squares of such numbers overflow", rlhf.advantages, answers,
+                              {kind = kind})
+  end
+  rlhf.advantages(answers, {kind = "group", reward_clip = 5})
+  lu.assertTrue(answers.of_tokens.advantages:abs():max():item() > 0.1)
+end
+
+local TestAgain = {}
+
+-- An answer that was dropped has no log-probabilities of models, so a later reward cannot bring it back.
+function TestAgain:test_what_is_dropped_stays_dropped()
+  local answers, calls = rollout(nil, 1), 0
+  rlhf.score(answers, {actor = actor, reward = long})
+  local kept = #answers:kept()
+  lu.assertTrue(kept > 0 and kept < answers.count)
+  rlhf.score(answers, {reward = function(...)
+    calls = calls + 1
+    return sum(...)
+  end})
+  lu.assertEquals(#answers:kept(), kept)
+  local all = zt.world.size > 1 and mesh:world():gather_values(calls) or {calls}
+  local total = 0
+  for _, each in ipairs(all) do total = total + each end
+  lu.assertEquals(total, kept)
+  rlhf.reject(answers, {keep = 1, truncated = true})
+  rlhf.score(answers, {reward = sum})
+  lu.assertTrue(#answers:kept() <= 3)
+end
+
+-- Calls add up: without an actor what an earlier one has given stays.
+function TestAgain:test_log_probabilities_stay()
+  local answers = rollout(nil, 2)
+  rlhf.score(answers, {reward = sum})
+  lu.assertTrue(answers.of_tokens.old_logprobs:equal(answers.of_tokens.sampled_logprobs))
+  rlhf.score(answers, {actor = other, is = {}})
+  local old, correction = answers.of_tokens.old_logprobs, answers.of_tokens.correction
+  lu.assertFalse(old:equal(answers.of_tokens.sampled_logprobs))
+  rlhf.score(answers, {critic = critic})
+  rlhf.score(answers, {reference = other})
+  lu.assertTrue(answers.of_tokens.old_logprobs:equal(old))
+  lu.assertTrue(answers.of_tokens.correction:equal(correction))
+end
+
+-- Weights go with the log-probabilities that they were made of.
+function TestAgain:test_weights_go()
+  for _, again in ipairs{{actor = actor}, {old = "sampler"}, {actor = actor, old = "sampler"}} do
+    local answers = rollout(nil, 3)
+    rlhf.score(answers, {actor = other, is = {}, reward = sum})
+    lu.assertNotNil(answers.of_tokens.correction)
+    rlhf.score(answers, again)
+    lu.assertNil(answers.of_tokens.correction)
+  end
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRewards", TestRewards}, {"TestAgain", TestAgain}})
