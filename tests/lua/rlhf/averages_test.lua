@@ -137,4 +137,43 @@ function TestAverages.test_teachers()
   lu.assertErrorMsgContains("takes a batch", rlhf.teacher, {}, {teacher = teacher})
 end
 
+-- A teacher may have more tokens than the student: with `top` a batch does not tell how many.
+function TestAverages.test_teachers_of_another_vocabulary()
+  local how = {mesh = mesh, precision = "fp64"}
+  local teacher = small_loop.trainer(how, {head = "lm", loss = false, vocab = 30})
+  local student = small_loop.trainer(how, {head = "lm", loss = false}, rlhf.loss.distil{top = 20})
+  local batch = {tokens = int64{{1, 2, 3}}, labels = int64{{-100, 5, -100}}}
+  rlhf.teacher(batch, {teacher = teacher, top = 20})
+  lu.assertErrorMsgContains("and the student has 11 tokens: they need one vocabulary", student.step, student, batch)
+  batch.teacher_tokens = batch.teacher_tokens:remainder(11)
+  batch.teacher_tokens:select(1, 0):fill_(29) -- where no token counts
+  lu.assertTrue(math.abs(student:step(batch).loss) < math.huge)
+end
+
+function TestAverages.test_memory_that_is_away_twice()
+  local models = {actor = {trainer = small_loop.trainer({mesh = mesh}, nil, rlhf.loss.grpo{}), rows = 2, seq = 8}}
+  local function report(away) return rlhf.report{models = models, phases = {{name = "sleep", away = {actor = away}}}} end
+  lu.assertTrue(report{"optimizer", "gradients"}.phases[1].total > 0)
+  lu.assertErrorMsgContains("phase 'sleep' has 'optimizer' of 'actor' away twice", report, {"optimizer", "optimizer"})
+end
+
+-- Nothing is set unless all parameters fit.
+function TestAverages.test_average_of_another_model()
+  local function trainer(layers, vocab)
+    local program = zt.program(nn.gpt(small_loop.options{head = "lm", layers = layers, vocab = vocab}), {precision = "fp32"})
+    program = program:apply(zero.shard{axis = mesh.dp, stage = 1}):apply(rlhf.ema{decay = 0.9, mesh = mesh})
+    return zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}})
+  end
+  local from, tokens = trainer(2), int64{{1, 2, 3, 4, 5}}
+  from:step{tokens = tokens, labels = tokens}
+  for _, case in ipairs{{3, 11, "only the second trainer has 'blocks.2.mlp.up.weight'"},
+                        {1, 11, "only the first trainer has 'blocks.1.mlp.up.weight'"},
+                        {2, 12, "'head.weight' is [11, 16] in the first trainer and [12, 16] in the second"}} do
+    local to = trainer(case[1], case[2])
+    local before = to:parameter "blocks.0.mlp.up.weight"
+    lu.assertErrorMsgContains(case[3], rlhf.take_ema, from, to)
+    lu.assertTrue(to:parameter "blocks.0.mlp.up.weight":equal(before))
+  end
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestAverages", TestAverages}})

@@ -47,6 +47,15 @@ local LOSSES = {
   end,
 }
 
+-- Fails if the teacher has a token that the student has not.
+local function check_tokens(tokens, vocabulary)
+  if tokens:device() == "meta" or tokens:numel() == 0 then return end
+  local largest = tokens:max():item()
+  if largest < vocabulary then return end
+  fail("%s: token %d is one of the teacher's likeliest, and the student has %d tokens: they need one vocabulary", NAME, largest,
+       vocabulary)
+end
+
 -- Returns the log-probabilities of the teacher and of the student, [rows, seq, classes]. What the teacher's fields have where no
 -- token counts has no influence.
 local function logprobs_of(out, ctx, counts, o)
@@ -63,7 +72,9 @@ local function logprobs_of(out, ctx, counts, o)
   if tokens:size(-1) ~= o.top then
     fail("%s: the batch has %d tokens of the teacher, and top = %d", NAME, tokens:size(-1), o.top)
   end
-  return with_rest(teacher:masked_fill(is_left_out, 0)), with_rest(student:gather(2, tokens:masked_fill(is_left_out, 0)))
+  tokens = tokens:masked_fill(is_left_out, 0)
+  check_tokens(tokens, student:size(-1))
+  return with_rest(teacher:masked_fill(is_left_out, 0)), with_rest(student:gather(2, tokens))
 end
 
 local function run(out, ctx, o)

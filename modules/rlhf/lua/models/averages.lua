@@ -49,12 +49,34 @@ local function ema(value)
   }
 end
 
+-- Fails unless both trainers have the same parameters, before any is set.
+local function check_equal_models(from, to)
+  local shapes, differences = {}, {}
+  local function shape_of(trainer, name) return "[" .. table.concat(trainer:describe_parameter(name).shape, ", ") .. "]" end
+  for _, name in ipairs(to:parameters()) do shapes[name] = shape_of(to, name) end
+  for _, name in ipairs(from:parameters()) do
+    local shape, other = shape_of(from, name), shapes[name]
+    if other ~= shape then
+      differences[#differences + 1] = other
+        and ("'%s' is %s in the first trainer and %s in the second"):format(name, shape, other)
+        or ("only the first trainer has '%s' %s"):format(name, shape)
+    end
+    shapes[name] = nil
+  end
+  for _, name in ipairs(check.sorted_keys(shapes)) do
+    differences[#differences + 1] = ("only the second trainer has '%s' %s"):format(name, shapes[name])
+  end
+  if #differences == 0 then return end
+  fail("rlhf.take_ema: the trainers are not of the same model, so nothing is set:\n  %s", table.concat(differences, "\n  "))
+end
+
 --- Sets the parameters of `to`, a trainer of the same model, to the average that `from` keeps. Frozen parameters are those of
 -- `from`. Collective.
 local function take(from, to)
   check.argument("rlhf.take_ema", "the first argument", "Trainer", from)
   check.argument("rlhf.take_ema", "the second argument", "Trainer", to)
   if from.global_step == 0 then fail "rlhf.take_ema: the first trainer has made no step, so there is no average yet" end
+  check_equal_models(from, to)
   local is_trainable = {}
   for _, parameter in ipairs(from.model:parameters()) do is_trainable[parameter.name] = parameter.trainable end
   for _, name in ipairs(from:parameters()) do

@@ -58,11 +58,14 @@ local function bytes_of(memory, phase, name)
   for kind, of_kind in pairs(memory) do
     if kind ~= "activations" and kind ~= "total" and kind ~= "host" and kind ~= "files" then bytes = bytes + of_kind end
   end
+  local taken = {}
   for _, what in ipairs(phase.away[name] or {}) do
     if not AWAY[what] then
       fail("%s: phase '%s' has '%s' of '%s' away: trainer:evict takes \"optimizer\", \"gradients\" and \"parameters\"", NAME,
            phase.name, what, name)
     end
+    if taken[what] then fail("%s: phase '%s' has '%s' of '%s' away twice", NAME, phase.name, what, name) end
+    taken[what] = true
     for _, kind in ipairs(AWAY[what]) do bytes = bytes - memory[kind] end
   end
   local runs = false
