@@ -122,4 +122,16 @@ function TestAgain:test_weights_go()
   end
 end
 
+-- Labels of prompts and of padding are no tokens.
+function TestAgain:test_labels_that_a_loss_does_not_know()
+  local answers = rollout(nil, 4)
+  rlhf.score(answers, {actor = actor, reward = sum})
+  rlhf.advantages(answers, {kind = "group"})
+  for _, loss in ipairs{rlhf.loss.grpo{ignore_index = -1}, rlhf.loss.ppo{ignore_index = -1, mean = "sequence"}} do
+    local trainer = small_loop.trainer({mesh = mesh}, nil, loss)
+    local batch = rlhf.batches(answers, {trainer = trainer})()
+    lu.assertErrorMsgContains("the label -100 is neither a token nor the loss's ignore_index, -1", trainer.step, trainer, batch)
+  end
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRewards", TestRewards}, {"TestAgain", TestAgain}})

@@ -249,6 +249,7 @@ function TestMistakes.test_fields_of_batches()
     {loss.dpo{}, "sequence", "data.preferences"}, {loss.dpo{}, "ref_logprobs", "rlhf.reference", has = {"sequence"}},
     {loss.dpo{kind = "kto"}, "kl", "give rlhf.reference the policy", has = {"sequence", "ref_logprobs"}},
     {loss.reward{}, "sequence", "data.preferences", head = "value"}, {loss.ptx{}, "sequence", "rlhf.batches"},
+    {loss.ptx{}, "is_ptx", "rlhf.batches{ptx = ...}", has = {"sequence"}},
     {loss.distil{}, "teacher_logits", "rlhf.teacher", head = "lm"},
     {loss.distil{top = 2}, "teacher_logprobs", "rlhf.teacher", head = "lm"},
   } do

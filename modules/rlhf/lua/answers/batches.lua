@@ -48,6 +48,14 @@ local function text_rows(text, seq)
     fail("%s.ptx must return a batch, {tokens =, labels =, ...}, got %s", NAME, check.type_name(text))
   end
   local size = text.tokens:size()
+  if #size ~= 2 then fail("%s.ptx: tokens must be [rows, seq], got %d dims", NAME, #size) end
+  for _, name in ipairs{"labels", "segments", "positions", "padding"} do
+    local field = text[name]
+    if field ~= nil and not (check.is("tensor", field) and table.concat(field:size(), " ") == table.concat(size, " ")) then
+      local got = check.is("tensor", field) and "[" .. table.concat(field:size(), ", ") .. "]" or check.type_name(field)
+      fail("%s.ptx: '%s' must be a tensor [%d, %d], as the tokens, got %s", NAME, name, size[1], size[2], got)
+    end
+  end
   if size[2] ~= seq then
     fail("%s.ptx: its rows have %d positions, and those of the answers %d: give %s seq = %d, or the stream another seq", NAME,
          size[2], seq, NAME, size[2])

@@ -4,6 +4,7 @@
 
 local check = require "zt.check"
 local core = require "zt.core"
+local fail = require "zt.fail"
 local sequences = require "zt.rlhf.loss.sequences"
 local valid = require "zt.rlhf.loss.valid"
 
@@ -28,8 +29,11 @@ local function ptx(value)
     name = o.name, options = o, inputs = {"logprobs"}, per = "sample", adds_over_tokens = true, reduction = "sum",
     passes_on = true,
     count = function(batch)
-      local counts = valid.of_batch(batch, o.ignore_index, true)
-      return 0, sequences.number(sequences.checked(batch, NAME), counts) -- its tokens are none of the policy's
+      local counts, field = valid.of_batch(batch, o.ignore_index, true), sequences.checked(batch, NAME)
+      if not batch "is_ptx" then
+        fail("%s: the batch has no field 'is_ptx', which says what rows are text: rlhf.batches{ptx = ...} adds them", NAME)
+      end
+      return 0, sequences.number(field, counts) -- its tokens are none of the policy's
     end,
   })
 end

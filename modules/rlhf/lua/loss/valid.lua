@@ -12,6 +12,15 @@ local function mask(labels, is_ptx, ignore_index, of_ptx)
   return counts:logical_and(of_ptx and is_ptx:ne(0) or is_ptx:eq(0))
 end
 
+-- Fails if there are labels below 0 besides ignore_index: they would count as tokens.
+local function check_labels(labels, ignore_index)
+  if labels:device() == "meta" or labels:numel() == 0 then return end
+  local strange = labels:lt(0):logical_and(labels:ne(ignore_index))
+  if not strange:any():item() then return end
+  fail("the label %d is neither a token nor the loss's ignore_index, %d: give the loss the ignore_index of the batch, which is "
+    .. "-100 of rlhf.batches", labels:masked_select(strange)[0]:item(), ignore_index)
+end
+
 --- Returns which positions of the layer's micro-batch count, bool [rows, seq].
 function valid.of(ctx, ignore_index, of_ptx)
   return mask(ctx:batch "labels", ctx:has_batch "is_ptx" and ctx:batch "is_ptx" or nil, ignore_index, of_ptx)
@@ -21,6 +30,7 @@ end
 function valid.of_batch(batch, ignore_index, of_ptx)
   local labels = batch "labels"
   if not labels then fail "the batch has no field 'labels': it says which tokens count" end
+  check_labels(labels, ignore_index)
   return mask(labels, batch "is_ptx", ignore_index, of_ptx)
 end
 
