@@ -45,6 +45,8 @@ function TestErrors:test_each_has_its_line()
   self:refused("[1, 2]", "is not a JSON object")
   self:refused('"text"', "is not a JSON object")
   self:refused('{"prompt": "\xFF", "completion": "x"}', "not JSON")
+  self:refused('{"prompt": "x", "completion": "y"}\0{"prompt": "lost', "it has a byte 0")
+  self:refused('{"prompt": ' .. ("["):rep(600) .. ("]"):rep(600) .. "}", "x.jsonl: the JSON is nested in more than 500 levels")
   self:refused('{"text": "x"}', "no known kind of record")
   self:refused('{"completion": "x"}', "no 'prompt'")
   self:refused('{"prompt": "x", "chosen": "y"}', "no 'rejected'")
@@ -68,6 +70,17 @@ end
 function TestErrors:test_of_other_kinds()
   self:refused('{"prompt": "x"}', {"keys are those of prompts", "before it are conversations", "a file of its own"})
   self:refused('{"prompt": "x", "chosen": "a", "rejected": "b"}', "those of preferences")
+end
+
+-- An answer that is missing does not make a record a prompt, and a file one of prompts. Data sets with all keys have null for
+-- those of other kinds.
+function TestErrors:test_nulls()
+  for _, key in ipairs{"completion", "chosen", "rejected", "messages", "instruction"} do
+    self:refused(('{"prompt": "x", "%s": null}'):format(key), {"it has a prompt, and '" .. key .. "' is null", "leave the key out"})
+  end
+  self:refused('{"prompt": "x", "chosen": "y", "rejected": null}', "no 'rejected'")
+  local path = chat_files.records(self.path .. "/nulls.jsonl", {'{"messages": null, "prompt": "x", "completion": "y"}'})
+  lu.assertEquals(data.tokenize_chat{input = path, model = CHATML}.kind, "conversations")
 end
 
 function TestErrors:test_nothing_to_learn()

@@ -120,8 +120,8 @@ function TestAverages.test_text_in_the_steps_of_a_policy()
     trainer = actor, seq = 13, ptx = own_text}))
   for _, case in ipairs{{tokens, labels:narrow(1, 0, 3), "ptx: 'labels' must be a tensor [1, 12], as the tokens, got [1, 3]"},
                         {tokens:flatten(), labels:flatten(), "ptx: tokens must be [rows, seq], got 1 dims"}} do
-    local function text() return {tokens = case[1]:narrow(0, 0, 1), labels = case[2]:narrow(0, 0, 1)} end
-    lu.assertErrorMsgContains(case[3], rlhf.batches(answers, {trainer = actor, seq = 12, ptx = text}))
+    local function wrong() return {tokens = case[1]:narrow(0, 0, 1), labels = case[2]:narrow(0, 0, 1)} end
+    lu.assertErrorMsgContains(case[3], rlhf.batches(answers, {trainer = actor, seq = 12, ptx = wrong}))
   end
   lu.assertErrorMsgContains("ptx must return a batch", rlhf.batches(answers, {trainer = actor, ptx = function() return 1 end}))
 end

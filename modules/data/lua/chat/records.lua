@@ -1,6 +1,7 @@
 --- Reads records of JSONL: conversations, preferences and prompts, in the forms that data sets have.
 
 local bad = require "zt.data.chat.bad"
+local check = require "zt.check"
 local core = require "zt.core"
 local data = require "zt.data"
 
@@ -31,15 +32,25 @@ local OTHERS = {response = "completion", completions = "completion", responses =
 
 -- Fails for a record of a prompt alone with a key that another form means.
 local function check_others(fields)
-  for key, ours in pairs(OTHERS) do
-    if fields[key] ~= nil and fields[ours] == nil then
-      bad.raise("it has '%s', which is no key here: write '%s', or give it another name if it is for the reward", key, ours)
+  for _, key in ipairs(check.sorted_keys(OTHERS)) do
+    if fields[key] ~= nil and fields[OTHERS[key]] == nil then
+      bad.raise("it has '%s', which is no key here: write '%s', or give it another name if it is for the reward", key,
+                OTHERS[key])
     end
   end
 end
 
--- Returns the form of a record by its keys.
-local function form_of(fields)
+-- Fails for a record that would be a prompt only because what belongs to another kind is null in it.
+local function check_prompt(kept)
+  for _, form in ipairs(FORMS) do
+    if form.key ~= "prompt" and kept[form.key] ~= nil then
+      bad.raise("it has a prompt, and '%s' is null: give it, or leave the key out if the record is a prompt only", form.key)
+    end
+  end
+end
+
+-- Returns the form of a record by its keys. kept: its values as they are written, nulls too.
+local function form_of(fields, kept)
   local found
   for _, form in ipairs(FORMS) do
     if fields[form.key] ~= nil then
@@ -54,6 +65,7 @@ local function form_of(fields)
   end
   if not found or found.key == "prompt" then check_others(fields) end
   if not found then bad.raise("its keys are those of no known kind of record: give %s", KNOWN) end
+  if found.kind == "prompts" then check_prompt(kept) end
   for _, key in ipairs(found.needed) do
     if fields[key] == nil then
       bad.raise("it has '%s', but no '%s': give {%s}", found.key, key, table.concat(found.needed, ", "))
@@ -210,14 +222,16 @@ end
 --- Returns the record of a line: {kind =, line =, form =}, with `turns` for a template, or `prompt` and `answers` for texts that
 -- are used as they are. Raises an error of the record if it is wrong.
 function records.parse(line, is_plain)
+  if line:find "%z" then bad.raise "it has a byte 0, as a file that was not written to its end: write it again" end
   local is_json, fields = pcall(core.json.decode, line)
   if not is_json then
-    bad.raise("it is %s. Correct it: each line is one JSON object", (tostring(fields):gsub("^%S+:%d+: ", "")))
+    local reason = tostring(fields):gsub("^%S+:%d+: ", "")
+    bad.raise("%s%s. Correct it: each line is one JSON object", reason:find "^not " and "it is " or "", reason)
   end
   local kept = bad.guard("it cannot be kept as it is", "Correct it", data.json, line, "the line")
   local is_object, kept_fields = pcall(kept.fields, kept)
   if not is_object then bad.raise "it is not a JSON object: give {...} in each line" end
-  local record = {fields = fields, kept = kept_fields, line = line, form = form_of(fields)}
+  local record = {fields = fields, kept = kept_fields, line = line, form = form_of(fields, kept_fields)}
   record.kind = record.form.kind
   if record.form.key == "instruction" then check_alpaca(fields) end
   if is_plain then
