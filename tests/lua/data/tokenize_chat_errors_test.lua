@@ -76,7 +76,8 @@ end
 -- those of other kinds.
 function TestErrors:test_nulls()
   for _, key in ipairs{"completion", "chosen", "rejected", "messages", "instruction"} do
-    self:refused(('{"prompt": "x", "%s": null}'):format(key), {"it has a prompt, and '" .. key .. "' is null", "leave the key out"})
+    local line = ('{"prompt": "x", "%s": null}'):format(key)
+    self:refused(line, {"it has a prompt, and '" .. key .. "' is null", "leave the key out"})
   end
   self:refused('{"prompt": "x", "chosen": "y", "rejected": null}', "no 'rejected'")
   local path = chat_files.records(self.path .. "/nulls.jsonl", {'{"messages": null, "prompt": "x", "completion": "y"}'})
