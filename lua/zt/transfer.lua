@@ -30,24 +30,6 @@ local function products_of(trainer)
   return products
 end
 
--- Options that decide which function of its parameters a model is, though shapes may be the same.
-local OF_FUNCTION = {"heads", "kv_heads", "head_dim", "norm", "position", "activation", "eps", "rope_base", "rope_scaling",
-                     "causal", "qk_norm", "window", "moe.top_k", "moe.router.softmax_after", "moe.router.normalise"}
-local OF_ROTARY = {rope_base = true, rope_scaling = true}
-
--- Returns the options of the trainer's model with defaults filled in; nil if it does not tell them.
-local function options_of(trainer)
-  local options = trainer.model.options
-  return options and require("zt.ckpt.huggingface").complete(options)
-end
-
--- Returns the value of an option by its path, "moe.top_k".
-local function value_at(options, path)
-  if OF_ROTARY[path] and options.position ~= "rotary" then return nil end
-  for key in path:gmatch "[^.]+" do options = options and options[key] end
-  return options
-end
-
 -- Returns whether both have the same tensors, adapters apart. The move itself lists the differences of others.
 local function have_same_tensors(from, to)
   local function shapes_of(trainer)
@@ -65,14 +47,6 @@ local function have_same_tensors(from, to)
   return next(shapes) == nil
 end
 
--- Returns a text of a plain value that equal ones have.
-local function text_of(value)
-  if type(value) ~= "table" then return tostring(value) end
-  local parts = {}
-  for _, key in ipairs(check.sorted_keys(value)) do parts[#parts + 1] = ("%s = %s"):format(key, text_of(value[key])) end
-  return "{" .. table.concat(parts, ", ") .. "}"
-end
-
 -- Returns {name = scale} of the adapters of a trainer; nil if its model does not tell its options or has no adapters.
 local function scales_of(trainer)
   local options, scales = trainer.model.options, {}
@@ -85,18 +59,17 @@ end
 
 -- Returns sentences on what makes the models different functions of equal parameters.
 local function differences_of(from, to, adapters)
-  local one, other, found = options_of(from), options_of(to), {}
-  local function compare(what, its, others)
-    if its == others then return end
+  local found = {}
+  local function add(what, its, others)
     found[#found + 1] = ("%s is %s in the trainer to read from and %s in the trainer to set"):format(what, its, others)
   end
-  for _, name in ipairs(one and other and OF_FUNCTION or {}) do
-    compare(("the model's option %s"):format(name), text_of(value_at(one, name)), text_of(value_at(other, name)))
+  for _, each in ipairs(require("zt.infer.same_model").differences(from.model, to.model)) do
+    add("the model's option " .. each.name, each.from or "none", each.to or "none")
   end
   local scales, others = scales_of(from), scales_of(to)
   for _, name in ipairs(adapters == "keep" and scales and others and check.sorted_keys(scales) or {}) do
-    if others[name] then
-      compare(("the scale of the adapter '%s', by lora.alpha,"):format(name), text_of(scales[name]), text_of(others[name]))
+    if others[name] and others[name] ~= scales[name] then
+      add(("the scale of the adapter '%s', by lora.alpha,"):format(name), scales[name], others[name])
     end
   end
   return found

@@ -15,7 +15,7 @@ local EMBEDDING, HEAD = "embedding.weight", "head.weight"
 local WITHOUT_EFFECT = {}
 for word in ([[tensor sequence_parallel context tp_dtype dropout ignore_index loss scale_residual seed std tile recompute tied seq
     axis dispatcher overlap losses noise parts grouped_gemm residual_std head_tile mlp_tile defined_at
-    made_from head temperature entropy]]):gmatch "%S+" do
+    init transport planned_rows batch_axes bias_rate jitter mask made_from head temperature entropy]]):gmatch "%S+" do
   WITHOUT_EFFECT[word] = true
 end
 
@@ -40,6 +40,38 @@ local function function_of(options)
     end
   end
   return of_function
+end
+
+-- Adds the texts of options, and of those in their tables, by paths such as "moe.top_k".
+local function add_texts(texts, path, options)
+  for key, value in pairs(options) do
+    local name = path .. tostring(key)
+    if type(value) == "table" then
+      add_texts(texts, name .. ".", value)
+    elseif type(value) ~= "userdata" and type(value) ~= "function" then
+      texts[name] = tostring(value)
+    end
+  end
+  return texts
+end
+
+--- Returns in which options that decide what a model computes two models (of nn.gpt or moe.gpt) differ, adapters apart: a list of
+-- {name =, from =, to =}, sorted; the texts are nil where there is no such option. Empty if one does not tell its options.
+function same_model.differences(from, to)
+  if not from.options or not to.options then return {} end
+  local function texts_of(model)
+    local options = function_of(huggingface.complete(model.options))
+    options.lora, options.family = nil, nil -- the family gives defaults, which are filled in
+    if options.position ~= "rotary" then options.rope_base, options.rope_scaling = nil, nil end
+    return add_texts({}, "", options)
+  end
+  local theirs, mine, names, found = texts_of(from), texts_of(to), {}, {}
+  for _, texts in ipairs{theirs, mine} do for name in pairs(texts) do names[name] = true end end
+  for name in pairs(names) do
+    if theirs[name] ~= mine[name] then found[#found + 1] = {name = name, from = theirs[name], to = mine[name]} end
+  end
+  table.sort(found, function(a, b) return a.name < b.name end)
+  return found
 end
 
 local function shapes_of(model)

@@ -164,8 +164,9 @@ end
 
 -- Nothing is set unless all parameters fit.
 function TestAverages.test_average_of_another_model()
-  local function trainer(layers, vocab)
-    local program = zt.program(nn.gpt(small_loop.options{head = "lm", layers = layers, vocab = vocab}), {precision = "fp32"})
+  local function trainer(layers, vocab, eps)
+    local options = small_loop.options{head = "lm", layers = layers, vocab = vocab, eps = eps}
+    local program = zt.program(nn.gpt(options), {precision = "fp32"})
     program = program:apply(zero.shard{axis = mesh.dp, stage = 1}):apply(rlhf.ema{decay = 0.9, mesh = mesh})
     return zt.trainer(program, {optimizer = optim.adamw{lr = 0.1}})
   end
@@ -173,8 +174,9 @@ function TestAverages.test_average_of_another_model()
   from:step{tokens = tokens, labels = tokens}
   for _, case in ipairs{{3, 11, "only the second trainer has 'blocks.2.mlp.up.weight'"},
                         {1, 11, "only the first trainer has 'blocks.1.mlp.up.weight'"},
-                        {2, 12, "'head.weight' is [11, 16] in the first trainer and [12, 16] in the second"}} do
-    local to = trainer(case[1], case[2])
+                        {2, 12, "'head.weight' is [11, 16] in the first trainer and [12, 16] in the second"},
+                        {2, 11, "the option eps is 1e-05 in the first trainer and 0.5 in the second", 0.5}} do
+    local to = trainer(case[1], case[2], case[4])
     local before = to:parameter "blocks.0.mlp.up.weight"
     lu.assertErrorMsgContains(case[3], rlhf.take_ema, from, to)
     lu.assertTrue(to:parameter "blocks.0.mlp.up.weight":equal(before))

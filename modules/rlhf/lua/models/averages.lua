@@ -3,6 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local same_model = require "zt.infer.same_model"
 
 local NAME = "rlhf.ema"
 local SCHEMA = {
@@ -65,6 +66,10 @@ local function check_equal_models(from, to)
   end
   for _, name in ipairs(check.sorted_keys(shapes)) do
     differences[#differences + 1] = ("only the second trainer has '%s' %s"):format(name, shapes[name])
+  end
+  for _, each in ipairs(#differences == 0 and same_model.differences(from.model, to.model) or {}) do
+    differences[#differences + 1] =
+      ("the option %s is %s in the first trainer and %s in the second"):format(each.name, each.from or "none", each.to or "none")
   end
   if #differences == 0 then return end
   fail("rlhf.take_ema: the trainers are not of the same model, so nothing is set:\n  %s", table.concat(differences, "\n  "))
