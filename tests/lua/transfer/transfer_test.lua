@@ -139,7 +139,7 @@ function TestMistakes:test_other_functions_of_equal_shapes()
     lu.assertTrue(to:parameter "head.weight":equal(before))
     zt.transfer(from, to, {only = {"head"}})
   end
-  zt.transfer(from, own(2, {seq = 48, dropout = 0.1, temperature = 2, std = 0.5}))
+  zt.transfer(from, own(2, {seq = 48, dropout = 0.1, std = 0.5}))
   zt.transfer(sharded(1, {lora = {rank = 2}}), own(2, {lora = {rank = 2, alpha = 32, dropout = 0.5, init = "gaussian"}}))
   local one, other = sharded(1, {lora = {rank = 2, alpha = 4}}), own(2, {lora = {rank = 2, alpha = 8}})
   lu.assertErrorMsgContains("the scale of the adapter 'blocks.0.attention.qkv.lora.q', by lora.alpha, is 2 in the trainer to "
