@@ -19,7 +19,7 @@ local SCHEMA = {
   {"seq", "integer", "positions of a row; default: those of the longest sequence", at_least = 1},
   {"padding", "string", "several sequences in a row, or one that is padded on this side", default = "packed",
    one_of = {"packed", "right", "left"}},
-  {"ptx", "function", "function(update) that returns this rank's batch of pretraining text, for rlhf.loss.ptx"},
+  {"ptx", "function", "function(update) that returns this rank's batch of pretraining text, of any number of rows"},
 }
 
 -- Returns the kept sequences in the order of the epoch.
@@ -83,12 +83,22 @@ local function joined(fields, text)
   return all
 end
 
--- Returns this rank's part of a batch of sequences.
-local function batch_of(experience, numbers, o, update)
+-- Returns the rows of text of an update, and the largest number of them that a rank has. Nothing and 0 without ptx. Collective.
+local function text_of(world, o, update)
+  if not o.ptx then return nil, 0 end
+  local text = share.together(world, function() return text_rows(o.ptx(update), o.seq) end)
+  local most = 0
+  for _, rows in ipairs(world and world:gather_values(text.tokens:size(0)) or {text.tokens:size(0)}) do
+    most = math.max(most, rows)
+  end
+  return text, most
+end
+
+-- Returns this rank's part of a batch of sequences. text: rows of text or nil; most_text: the most that a rank has.
+local function batch_of(experience, numbers, o, text, most_text)
   local own = share.of(o.trainer, nil) -- a trainer of this rank alone learns all sequences
   local micro_batches = o.trainer.program.micro_batches
-  local text = o.ptx and text_rows(o.ptx(update), o.seq)
-  local needed = share.rows(experience, numbers, own.count, o.seq, o.padding) + (text and text.tokens:size(0) or 0)
+  local needed = share.rows(experience, numbers, own.count, o.seq, o.padding) + most_text
   local rows = math.max(math.ceil(needed / micro_batches), 1) * micro_batches - (text and text.tokens:size(0) or 0)
   local part = share.part(numbers, own.index, own.count)
   local options = experience:row_options(part, o.seq, o.padding)
@@ -136,8 +146,9 @@ local function batches(experience, value)
     if epoch == o.epochs then return nil end
     if update == 0 then numbers = shuffled(experience, o.seed, epoch) end
     next_update = next_update + 1
+    local text, most_text = text_of(experience.world, o, next_update - 1)
     return share.together(experience.world, function()
-      return batch_of(experience, share.part(numbers, update, o.updates), o, next_update - 1)
+      return batch_of(experience, share.part(numbers, update, o.updates), o, text, most_text)
     end)
   end
 end
