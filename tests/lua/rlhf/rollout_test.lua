@@ -122,4 +122,19 @@ function TestRollout.test_twice_gives_equal_bits()
   for _, name in ipairs(one:parameters()) do lu.assertTrue(one:parameter(name):equal(two:parameter(name)), name) end
 end
 
+-- The divergence of pairs is one of all rows: an axis whose ranks have the same ones does not do.
+function TestRollout.test_the_axis_of_a_divergence()
+  if zt.world.size < 4 then return end
+  local mesh = comm.mesh{dp = 2, tp = 2}
+  local how = {mesh = mesh, tensor = mesh.tp}
+  local policy, reference = small_loop.trainer(how, nil, rlhf.loss.dpo{kind = "kto"}), small_loop.trainer(how, {seed = 2})
+  local function divergence(axis)
+    local tokens = zt.full({1, 8}, mesh.dp.rank + 1, {dtype = "int64"})
+    local batch = {tokens = tokens, labels = tokens, sequence = tokens * 0}
+    return rlhf.reference(batch, {reference = reference, policy = policy, axis = axis}).kl[0]:item()
+  end
+  lu.assertErrorMsgContains("'tp', have the same part of the batch", divergence, mesh.tp)
+  lu.assertTrue(divergence(mesh.dp) >= 0)
+end
+
 os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRollout", TestRollout}})

@@ -34,6 +34,14 @@ local function check_axis(o)
     fail("%s: the ranks of the policy have %d different parts of the batch, and %s: give the axis along which their rows differ, "
       .. "for the KL divergence of the global batch", NAME, parts, o.axis and "`axis` has " .. given or "`axis` is missing")
   end
+  local seen = {}
+  for rank, index in ipairs(given > 1 and o.axis:gather_values(own.index) or {}) do
+    if seen[index] then
+      fail("%s: the ranks %d and %d of `axis`, '%s', have the same part of the batch: give the axis along which their rows differ, "
+        .. "for the KL divergence of the global batch", NAME, seen[index] - 1, rank - 1, o.axis.name)
+    end
+    seen[index] = rank
+  end
 end
 
 -- Adds zeros to a batch: a plan, which is that of the policy's step, needs no more than shapes.
