@@ -37,8 +37,8 @@ local function check_axis(o)
   local seen = {}
   for rank, index in ipairs(given > 1 and o.axis:gather_values(own.index) or {}) do
     if seen[index] then
-      fail("%s: the ranks %d and %d of `axis`, '%s', have the same part of the batch: give the axis along which their rows differ, "
-        .. "for the KL divergence of the global batch", NAME, seen[index] - 1, rank - 1, o.axis.name)
+      fail("%s: the ranks %d and %d of `axis`, '%s', have the same part of the batch: give the axis along which their rows "
+        .. "differ, for the KL divergence of the global batch", NAME, seen[index] - 1, rank - 1, o.axis.name)
     end
     seen[index] = rank
   end
