@@ -57,6 +57,18 @@ function TestRewards:test_items_of_any_plain_values()
   lu.assertErrorMsgContains("a key of an item must be a number", rollout, {{[{}] = 1}})
 end
 
+function TestRewards:test_items_of_one_sample()
+  local numbers = zt.tensor({3, 3}, {dtype = "int64"})
+  local function drawn(first, second)
+    local prompts = {prompts = {{1}, {1}}, items = {first, second}, sample = numbers}
+    return rlhf.rollout{engine = engine, prompts = prompts, n = 2, max_tokens = 3, mesh = mesh}.count
+  end
+  lu.assertEquals(drawn({a = {1, 0 / 0}, b = "x"}, {b = "x", a = {1, 0 / 0}}), 2)
+  for _, second in ipairs{{a = {1, 2}}, {a = {1}, c = 1}, {a = {2}}, {}, "a", false} do
+    lu.assertErrorMsgContains("two different items have the sample number 3", drawn, {a = {1}}, second)
+  end
+end
+
 function TestRewards:test_errors_without_a_text()
   local failure = setmetatable({}, {__tostring = function() error "no text" end})
   lu.assertErrorMsgContains("the reward function failed: its error is a table whose text cannot be made\n  prompt: ", rlhf.score,

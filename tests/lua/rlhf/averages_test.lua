@@ -170,6 +170,7 @@ function TestAverages.test_memory_that_is_away_twice()
   local function report(away) return rlhf.report{models = models, phases = {{name = "sleep", away = {actor = away}}}} end
   lu.assertTrue(report{"optimizer", "gradients"}.phases[1].total > 0)
   lu.assertErrorMsgContains("phase 'sleep' has 'optimizer' of 'actor' away twice", report, {"optimizer", "optimizer"})
+  lu.assertErrorMsgContains("what is away of 'actor' as a list, such as {\"optimizer\"}, got a string", report, "optimizer")
 end
 
 -- Nothing is set unless all parameters fit.

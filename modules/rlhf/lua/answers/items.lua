@@ -19,6 +19,22 @@ function items.copied(item, copies)
   return copy
 end
 
+--- Returns whether two items say the same. within: the tables of the first that are being compared.
+function items.are_equal(one, other, within)
+  if type(one) ~= "table" or type(other) ~= "table" then return one == other or (one ~= one and other ~= other) end
+  within = within or {}
+  if one == other or within[one] then return true end
+  within[one] = true
+  for key, value in pairs(one) do
+    if not items.are_equal(value, other[key], within) then return false end
+  end
+  for key in pairs(other) do
+    if one[key] == nil then return false end
+  end
+  within[one] = nil
+  return true
+end
+
 --- Returns an item as a list that can be sent to other ranks: {value}, {"nan" or the like, "number"} of a number that is not
 -- finite, or {{keys}, {values, each as such a list}}. Fails for what cannot be sent. path: where the item is, for the message;
 -- within: the tables around it.

@@ -129,6 +129,9 @@ local function all_prompts(world, given)
       elseif table.concat(there.tokens, " ") ~= table.concat(prompt.tokens, " ") then
         fail("%s.prompts: two different prompts have the sample number %d, which decides their random numbers: give `sample`, "
           .. "with a number of its own for each prompt of all ranks", NAME, prompt.sample)
+      elseif not items.are_equal(there.item, prompt.item) then
+        fail("%s.prompts: two different items have the sample number %d, and a prompt has one: give `sample`, with a number of "
+          .. "its own for each prompt of all ranks", NAME, prompt.sample)
       end
     end
   end

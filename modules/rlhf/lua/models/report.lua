@@ -81,7 +81,13 @@ local function check_names(phase, models)
          table.concat(check.sorted_keys(models), ", "))
   end
   for _, name in ipairs(phase.runs) do known(name) end
-  for name in pairs(phase.away) do known(name) end
+  for name, away in pairs(phase.away) do
+    known(name)
+    if not check.is("list", away) then
+      fail("%s: phase '%s' must give what is away of '%s' as a list, such as {\"optimizer\"}, got %s", NAME, phase.name, name,
+           check.type_name(away))
+    end
+  end
 end
 
 local function cache_bytes(engine)
