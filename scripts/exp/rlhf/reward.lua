@@ -32,7 +32,7 @@ for step, batch in stream:steps(o.steps) do
   experiment.save(o, run, step + 1, o.steps)
 end
 local result = trainer:evaluate(held_out:batch(0))
-run:log(o.steps - 1, {validation_loss = result.loss, validation_accuracy = result.stats["pairs.accuracy"]})
+experiment.log_end(run, o.steps, {validation_loss = result.loss, validation_accuracy = result.stats["pairs.accuracy"]})
 experiment.say("right in %.3f of the pairs that are held out", result.stats["pairs.accuracy"])
 run:finish()
 experiment.result = {accuracy = result.stats["pairs.accuracy"], run = run.path}

@@ -261,12 +261,18 @@ function experiment.accuracy(o, mesh, engine)
   return answers.metrics.reward
 end
 
+--- Records what a run of `steps` steps has measured at its end. A run that was complete when it was resumed has gone past its last
+-- step, and an earlier start has recorded it.
+function experiment.log_end(run, steps, values)
+  if run.last_step < steps then run:log(steps - 1, values) end
+end
+
 --- Ends a run of `steps` steps: measures how often the engine's answers are right, if the task says so, and sets
 -- experiment.result. more: what the result has besides.
 function experiment.finish(o, mesh, run, engine, steps, more)
   local accuracy = experiment.accuracy(o, mesh, engine)
   if accuracy then
-    run:log(steps - 1, {accuracy = accuracy})
+    experiment.log_end(run, steps, {accuracy = accuracy})
     experiment.say("right in %.3f of %d samples", accuracy, o.test)
   end
   run:finish()
