@@ -1,5 +1,5 @@
--- Starts experiments of RLHF that are complete once more, as after a kill at the end: they measure again, and record nothing twice.
--- Arguments: the folder of the scripts, a folder for runs.
+-- Starts experiments of RLHF that are complete once more, as after a kill at the end: they measure again, and record nothing
+-- twice. Arguments: the folder of the scripts, a folder for runs.
 local zt = require "zt"
 
 local scripts, folder = arg[1], arg[2]
@@ -11,8 +11,8 @@ local function start(script, ...)
 end
 
 local model = folder .. "/sft"
-for _, case in ipairs{{"sft", "--steps", "4"}, {"reward", "--steps", "4", "--model", model}, {"dpo", "--steps", "3", "--model", model},
-                      {"grpo", "--iterations", "2", "--prompts", "4", "--model", model},
+for _, case in ipairs{{"sft", "--steps", "4"}, {"reward", "--steps", "4", "--model", model},
+                      {"dpo", "--steps", "3", "--model", model}, {"grpo", "--iterations", "2", "--prompts", "4", "--model", model},
                       {"on_policy_distil", "--iterations", "2", "--prompts", "4", "--model", model, "--teacher", model}} do
   local first = start(case[1], "--overwrite", unpack(case, 2))
   local again = start(case[1], unpack(case, 2))

@@ -3,7 +3,8 @@
 package.path = "tests/lua/?.lua;" .. package.path
 local lu = require "luaunit"
 local zt = require "zt"
-local comm, infer, rlhf = require "zt.comm", require "zt.infer", require "zt.rlhf"
+local comm, infer, nn, optim = require "zt.comm", require "zt.infer", require "zt.nn", require "zt.optim"
+local rlhf, zero = require "zt.rlhf", require "zt.zero"
 local small_loop = require "rlhf.small_loop"
 
 local mesh = comm.mesh{dp = -1}
@@ -146,4 +147,42 @@ function TestAgain:test_labels_that_a_loss_does_not_know()
   end
 end
 
-os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRewards", TestRewards}, {"TestAgain", TestAgain}})
+local TestText = {}
+
+-- Ranks may give different numbers of rows of text: which rank has a row changes nothing.
+function TestText:test_rows_of_ranks()
+  local answers, found = rollout(nil, 5), {}
+  rlhf.score(answers, {actor = actor, reward = sum})
+  rlhf.advantages(answers, {kind = "rloo"})
+  local rows = zt.tensor({{1, 2, 3, 4, 5, 6, 7, 8, 9, 0}, {2, 2, 3, 3, 4, 4, 5, 5, 6, 6}}, {dtype = "int64"})
+  local losses = {rlhf.loss.ppo{}, rlhf.loss.ptx{coefficient = 0.5}}
+  for i = 0, zt.world.size - 1 do
+    local model = nn.gpt(small_loop.options()):append(losses[1], "policy"):append(losses[2], "text")
+    local program = zt.program(model, {precision = "fp64", micro_batches = 2}):apply(zero.shard{axis = mesh.dp, stage = 2})
+    local trainer = zt.trainer(program, {optimizer = optim.sgd{lr = 0.1}})
+    local function text()
+      local own = rows:narrow(0, 0, mesh.dp.rank == i and 2 or 0)
+      return {tokens = own, labels = own}
+    end
+    local batch = rlhf.batches(answers, {trainer = trainer, seq = 10, ptx = text})()
+    found[i + 1] = trainer:step(batch).loss
+    lu.assertAlmostEquals(found[i + 1] / found[1], 1, 1e-12)
+  end
+end
+
+function TestText:test_fields()
+  local answers, tokens = rollout(nil, 6), zt.ones({1, 10}, {dtype = "int64"})
+  rlhf.score(answers, {actor = actor, reward = sum})
+  for _, case in ipairs{{{labels = tokens:narrow(1, 0, 3)}, "ptx: 'labels' must be a tensor [1, 10], as the tokens, got [1, 3]"},
+                        {{segments = 5}, "ptx: 'segments' must be a tensor [1, 10], as the tokens, got an integer"},
+                        {{tokens = tokens:flatten()}, "ptx: tokens must be [rows, seq], got 1 dims"}} do
+    local function text()
+      local batch = {tokens = tokens, labels = tokens}
+      for name, field in pairs(case[1]) do batch[name] = field end
+      return batch
+    end
+    lu.assertErrorMsgContains(case[2], rlhf.batches(answers, {trainer = actor, seq = 10, ptx = text}))
+  end
+end
+
+os.exit(lu.LuaUnit.new():runSuiteByInstances{{"TestRewards", TestRewards}, {"TestAgain", TestAgain}, {"TestText", TestText}})

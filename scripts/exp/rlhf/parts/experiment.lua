@@ -261,8 +261,8 @@ function experiment.accuracy(o, mesh, engine)
   return answers.metrics.reward
 end
 
---- Records what a run of `steps` steps has measured at its end. A run that was complete when it was resumed has gone past its last
--- step, and an earlier start has recorded it.
+--- Records what a run of `steps` steps has measured at its end. A run that was complete when it was resumed has gone past its
+-- last step, and an earlier start has recorded it.
 function experiment.log_end(run, steps, values)
   if run.last_step < steps then run:log(steps - 1, values) end
 end
