@@ -12,7 +12,8 @@ end
 
 local model = folder .. "/sft"
 for _, case in ipairs{{"sft", "--steps", "4"}, {"reward", "--steps", "4", "--model", model},
-                      {"dpo", "--steps", "3", "--model", model}, {"grpo", "--iterations", "2", "--prompts", "4", "--model", model},
+                      {"dpo", "--steps", "3", "--model", model},
+                      {"grpo", "--iterations", "2", "--prompts", "4", "--model", model},
                       {"on_policy_distil", "--iterations", "2", "--prompts", "4", "--model", model, "--teacher", model}} do
   local first = start(case[1], "--overwrite", unpack(case, 2))
   local again = start(case[1], unpack(case, 2))

@@ -147,6 +147,23 @@ function TestAgain:test_labels_that_a_loss_does_not_know()
   end
 end
 
+-- Models of which each rank has one of its own compute parts of the same numbers.
+function TestAgain:test_models_of_ranks_that_differ()
+  local function own(seed, more)
+    more = more or {}
+    more.seed = seed
+    return small_loop.trainer({}, more)
+  end
+  local answers, rank = rollout(nil, 7), zt.world.rank
+  rlhf.score(answers, {actor = own(3), reference = own(4), critic = own(5, {head = "value"})})
+  if zt.world.size == 1 then return end
+  lu.assertErrorMsgContains("ranks 0 and 1 have different values of 'embedding.weight'", rlhf.score, answers,
+                            {actor = own(rank + 1)})
+  local drawing = infer.engine{trainer = own(rank + 1), cache = {memory = 2 ^ 22}, stop_tokens = {small_loop.STOP}}
+  lu.assertErrorMsgContains("each rank has a model of its own, and ranks 0 and 1", rlhf.rollout, {
+    engine = drawing, prompts = {prompts = {{1}}}, max_tokens = 2, mesh = mesh})
+end
+
 local TestText = {}
 
 -- Ranks may give different numbers of rows of text: which rank has a row changes nothing.

@@ -7,6 +7,39 @@ local rlhf = require "zt.rlhf"
 
 local share = {}
 
+-- Trainers of each rank alone that were found equal on all ranks.
+local equal = setmetatable({}, {__mode = "k"})
+
+-- Returns {name of a parameter, text that equal values have} of all parameters.
+local function fingerprints(trainer)
+  local list = {}
+  for _, name in ipairs(trainer:parameters()) do
+    core.scope(function()
+      local values = trainer:parameter(name):to "float64"
+      list[#list + 1] = {name, ("%.17g %.17g"):format(values:sum():item(), values:square():sum():item())}
+    end)
+  end
+  return list
+end
+
+-- Fails if ranks that each have a model of their own have different ones: each computes a part of the same numbers. It is checked
+-- once per trainer, when it is first used. Collective over world.
+local function check_equal(trainer, world)
+  if world.size == 1 or equal[trainer] then return end
+  local own = share.together(world, function() return fingerprints(trainer) end)
+  local all = world:gather_values(own)
+  for rank, of_rank in ipairs(all) do
+    for place = 1, math.max(#of_rank, #all[1]) do
+      local first, other = all[1][place] or {}, of_rank[place] or {}
+      if first[1] ~= other[1] or first[2] ~= other[2] then
+        fail("each rank has a model of its own, and ranks 0 and %d have different values of '%s', so their parts of the answers "
+          .. "would be of different models: give them equal values, or the trainer a mesh", rank - 1, first[1] or other[1])
+      end
+    end
+  end
+  equal[trainer] = true
+end
+
 --- Returns {index =, count =, is_first =}: this rank's group among `count` groups that have different rows of the trainer's
 -- model, and whether the rank is the first of its group. world: the axis of all ranks that hold the experience, or nil. A model
 -- that a rank computes by itself makes a group of every rank.
@@ -14,6 +47,7 @@ function share.of(trainer, world)
   local found = rlhf.share_of(trainer)
   if found then return found end
   if not world then return {index = 0, count = 1, is_first = true} end
+  check_equal(trainer, world)
   return {index = world.rank, count = world.size, is_first = true}
 end
 
