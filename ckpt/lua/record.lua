@@ -20,10 +20,12 @@ local function options_of(trainer)
   return is_plain(options) and options or nil
 end
 
-local function record(run, named)
+-- tokenizer: where to take one from if there is no run, or nil.
+local function record(run, named, tokenizer)
   local trainer = named.trainer or named.model
   local is_trainer = type(trainer) == "userdata"
-  local of_tokenizer = run and run.tokenizer or {}
+  local given = tokenizer and tokenizer_files.record_of(tokenizer, "ckpt.save.tokenizer")
+  local of_tokenizer = run and run.tokenizer or given or {}
   return {
     name = run and run.name,
     text = script.text,

@@ -26,6 +26,7 @@ local SCHEMA = {
   {"every", "integer", "save only if the step is a multiple of it or the run's last one, or the run is told to stop",
    at_least = 1},
   {"objects", "table", "what to save besides the run's trainer and data: {name = object or plain value}"},
+  {"tokenizer", "any", "of a folder: what to keep of a tokenizer, as of zt.run"},
   {"mesh", "Mesh", "the ranks that save together; without it the run's or the trainer's"},
   {"async", "boolean", "return after copying the tensors, and write them in the background", default = true},
   {"skip_if_busy", "boolean", "skip a save while the previous one is still being written, instead of waiting", default = false,
@@ -80,6 +81,7 @@ local function parts(target, what, options)
   end
   check_step(target, what)
   if options.step then fail "ckpt.save(run, step) takes no option 'step': the step is the second argument" end
+  if options.tokenizer then fail "ckpt.save(run, step) takes no option 'tokenizer': give zt.run that" end
   return target.path, objects.of_run("ckpt.save", target, options.objects or {}), what, target
 end
 
@@ -125,7 +127,7 @@ local function save(target, what, value)
   check_names(named)
   local list = objects.list("ckpt.save", named)
   list[#list + 1] = {"rng", rng.state(mesh)}
-  list[#list + 1] = {"script", record(run, named)}
+  list[#list + 1] = {"script", record(run, named, options.tokenizer)}
   local saver = savers.of(mesh)
   wait_at_end(run, saver)
   local skips = options.skip_if_busy and not (is_told or is_last)

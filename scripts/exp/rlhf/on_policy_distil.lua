@@ -4,19 +4,20 @@
 --   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher runs/grpo               the task of sorting
 --   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher large --model small --data ask.jsonl
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
-local experiment = require "parts.experiment"
-local rollouts = require "parts.rollouts"
+local experiment, models = require "parts.experiment", require "parts.models"
+local options, records, rollouts = require "parts.options", require "parts.records", require "parts.rollouts"
 local zt = require "zt"
 local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
 
-local o = experiment.options("on_policy_distil", "A student learns from a teacher on its own answers.", {},
+local o = options.read("on_policy_distil", "A student learns from a teacher on its own answers.", {},
   rollouts.options({prompts = 256}, {
     {"teacher", nil, "the model to learn from; default: the run of grpo.lua", type = "string"},
-    {"lr", 1e-3, "peak learning rate", above = 0},
+    {"lr", nil, "the peak learning rate", type = "number", above = 0, task = 1e-3, peers = {"learning_rate"}},
     {"kind", "reverse", "the divergence", one_of = {"forward", "reverse", "jsd"}},
     {"top", 0, "learn from so many of the teacher's likeliest tokens; 0: all", at_least = 0},
-  }), rollouts.needs{})
+  }, {reward = true, old = true, clip_ratio = true, clip_high = true, stop_kl = true}), rollouts.needs{})
 o.model = experiment.start_of(o)
+if o.data and not o.teacher then error("--data needs --teacher, the model to learn from", 0) end
 if not o.teacher then
   o.teacher = o.folder .. "/grpo"
   if not zt.exists(o.teacher) or not ckpt.find(o.teacher) then
@@ -25,17 +26,18 @@ if not o.teacher then
   end
 end
 local mesh = experiment.mesh()
-local prompts, path = rollouts.prompts(o, mesh)
-local base, of_teacher = ckpt.pretrained(o.model), ckpt.pretrained(o.teacher)
+local base, of_teacher = models.open(o, o.model), ckpt.pretrained(o.teacher)
+local prompts, path = rollouts.prompts(o, mesh, base)
+models.check_tokenizer(base, of_teacher.tokenizer, "the teacher has")
 local loss = rlhf.loss.distil{kind = o.kind, temperature = o.temperature, top = o.top > 0 and o.top or nil}
-local model = experiment.model(o, base.options, "lm", {loss = false}):append(loss, "distil")
-local student = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
+local model = models.make(o, base, "lm", {loss = false}):append(loss, "distil")
+local student = models.trainer(o, mesh, model, {lr = o.lr, steps = o.iterations * o.updates * o.epochs})
 base:load(student)
-local teacher = experiment.frozen(o, mesh, of_teacher, "lm", {loss = false})
+local teacher = models.frozen(o, mesh, of_teacher, "lm", {loss = false})
 
-local sampler = rollouts.sampler(o, mesh, student, base.tokenizer, experiment.stop_tokens(path))
+local sampler = rollouts.sampler(o, mesh, student, prompts.tokenizer, records.stop_tokens(path))
 local run = experiment.begin(o, mesh, student, prompts, base, o.iterations, {"entropy", "distil.agreement"})
-local samples = rlhf.samples(run, {done = ckpt.resume(run), most = o.print_answers})
+local samples = rlhf.samples(run, {done = experiment.resume(run, o.iterations), most = o.print_answers})
 for iteration, batch in prompts:steps(o.iterations) do
   local answers, result = rollouts.answers(o, mesh, sampler, batch, iteration)
   for rows in rlhf.batches(answers, {trainer = student, updates = o.updates, epochs = o.epochs, seq = o.seq,

@@ -3,30 +3,32 @@
 --   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua                                         the task of sorting
 --   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua --model runs/sft --data pairs.jsonl     records {prompt, chosen, rejected}
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
-local experiment = require "parts.experiment"
-local ckpt, data, rlhf = require "zt.ckpt", require "zt.data", require "zt.rlhf"
+local experiment, models = require "parts.experiment", require "parts.models"
+local options, records = require "parts.options", require "parts.records"
+local data, rlhf = require "zt.data", require "zt.rlhf"
 
-local o = experiment.options("reward", "A reward model from pairs of answers.", {seq = 96, warmup = 20}, {
-  {"steps", 200, "optimizer steps", at_least = 1}, {"batch", 32, "rows per step, over all ranks", at_least = 1},
-  {"lr", 2e-3, "peak learning rate", above = 0},
+local o = options.read("reward", "A reward model from pairs of answers.", {seq = 96, warmup = 20}, {
+  {"steps", 200, "optimizer steps", at_least = 1, peers = {"max_steps"}},
+  {"batch", 32, "rows per step, over all ranks", at_least = 1, peers = {"per_device_train_batch_size"}},
+  {"lr", nil, "the peak learning rate", type = "number", above = 0, task = 2e-3, peers = {"learning_rate"}},
   {"at", "last", "the score at the last token, or the mean from where the answers differ", one_of = {"last", "divergence"}},
   {"margin", 0, "by how much the better answer should win", type = "number", at_least = 0},
 })
 o.model = experiment.start_of(o)
-local mesh = experiment.mesh()
-local path = experiment.data(o, mesh, "preferences")
+local mesh, base = experiment.mesh(), models.open(o, o.model)
+local path = records.data(o, mesh, "preferences")
 local function stream_of(split)
   return data.preferences{path = path, seq = o.seq, batch = o.batch, micro_batches = o.micro_batches, axis = mesh.dp,
-                          seed = o.seed, split = split, phase = experiment.phase(o, 1)}
+                          seed = o.seed, split = split, phase = records.phase(o, 1)}
 end
 local stream, held_out = stream_of "train", stream_of "validation"
-local base = ckpt.pretrained(o.model)
-local model = experiment.model(o, base.options, "value"):append(rlhf.loss.reward{at = o.at, margin = o.margin}, "pairs")
-local trainer = experiment.trainer(o, mesh, model, {lr = o.lr, steps = o.steps})
+models.check_tokenizer(base, stream.tokenizer, "the data have")
+local model = models.make(o, base, "value"):append(rlhf.loss.reward{at = o.at, margin = o.margin}, "pairs")
+local trainer = models.trainer(o, mesh, model, {lr = o.lr, steps = o.steps})
 base:load(trainer, {head = "new"})
 
 local run = experiment.begin(o, mesh, trainer, stream, base, o.steps, {"stats.pairs.accuracy"})
-ckpt.resume(run)
+experiment.resume(run, o.steps)
 for step, batch in stream:steps(o.steps) do
   run:log(step, trainer:step(batch))
   experiment.save(o, run, step + 1, o.steps)

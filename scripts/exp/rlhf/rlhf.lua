@@ -3,8 +3,8 @@
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/rlhf.lua --folder runs/rlhf
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
-local experiment = require "parts.experiment"
-local rollouts = require "parts.rollouts"
+local experiment, models = require "parts.experiment", require "parts.models"
+local records, rollouts = require "parts.records", require "parts.rollouts"
 local sort = require "parts.sort"
 local zt = require "zt"
 local ckpt, rlhf = require "zt.ckpt", require "zt.rlhf"
@@ -39,11 +39,11 @@ local function best_of_8(policy, reward)
   local began = zt.now()
   local options = {stage = o.stage, precision = "fp32", seq = 64, test = o.test, folder = o.folder}
   local mesh, base = experiment.mesh(), ckpt.pretrained(policy)
-  local trainer = experiment.frozen(options, mesh, base, "logprobs")
+  local trainer = models.frozen(options, mesh, base, "logprobs")
   options.reward = reward
-  local scorer = rollouts.reward(options, mesh)
-  local engine = experiment.engine(options, trainer, base.tokenizer, base.stop_tokens)
-  local answers = experiment.unseen(options, mesh, engine, 8)
+  local scorer = rollouts.reward(options, mesh, base)
+  local engine = models.engine(options, trainer, base.tokenizer, base.stop_tokens)
+  local answers = records.unseen(options, mesh, engine, 8)
   rlhf.score(answers, {reward = scorer, rows = 64, seq = 96})
   rlhf.reject(answers, {keep = 1})
   local kept = answers.is_kept

@@ -3,7 +3,7 @@
 -- half of its samples at temperature 1. What is learnt after that is seen in this number.
 local zt = require "zt"
 
-local sort = {DIGITS = 5, MAX_TOKENS = 7}
+local sort = {DIGITS = 5, MAX_TOKENS = 7, VOCAB = 12}
 
 local CONFIG = {eos_token = "<end>", tokenizer_class = "PreTrainedTokenizerFast"}
 
