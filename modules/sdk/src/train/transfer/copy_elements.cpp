@@ -1,7 +1,6 @@
 #include "copy_elements.h"
 
 #include <ATen/Parallel.h>
-#include <ATen/ops/empty.h>
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -15,7 +14,6 @@ namespace zt {
 namespace {
 
 constexpr int64_t kGrain = int64_t{1} << 20;  // bytes for a thread
-constexpr int64_t kBlock = int64_t{1} << 15;  // elements that are converted at once
 
 // Copies bytes past the caches. Other threads see them after fence().
 void stream_bytes(char* to, const char* from, size_t bytes) {
@@ -45,50 +43,43 @@ void fence() {
 #endif
 }
 
-// ATen's copy of 16-bit numbers takes more than twice the time of memcpy.
-void copy_rows(const at::Tensor& to, const at::Tensor& from, Caching caching) {
-  const int64_t size = to.element_size(), times = to.size(0), bytes = to.size(1) * size;
-  auto* target = static_cast<char*>(to.mutable_data_ptr());
-  const auto* source = static_cast<const char*>(from.const_data_ptr());
-  const auto copy = [&](int64_t to_byte, int64_t from_byte, int64_t count) {
-    if (caching == Caching::bypass) stream_bytes(target + to_byte, source + from_byte, static_cast<size_t>(count));
-    else std::memcpy(target + to_byte, source + from_byte, static_cast<size_t>(count));
+}  // namespace
+
+HostElements host_elements(const at::Tensor& flat) {
+  if (!flat.is_cpu()) return {};
+  return {static_cast<char*>(flat.mutable_data_ptr()), flat.scalar_type()};
+}
+
+bool copy_on_host(const HostElements& to, Stretches into, const HostElements& from, Stretches of, int64_t count, int64_t times,
+                  Caching caching) {
+  if (!to.data || !from.data || to.dtype != from.dtype) return false;
+  const auto size = static_cast<int64_t>(c10::elementSize(to.dtype));
+  char* target = to.data + into.first * size;
+  const char* source = from.data + of.first * size;
+  const int64_t bytes = count * size, to_row = into.stride * size, from_row = of.stride * size;
+  const auto copy = [&](int64_t to_byte, int64_t from_byte, int64_t some) {
+    if (caching == Caching::bypass) stream_bytes(target + to_byte, source + from_byte, static_cast<size_t>(some));
+    else std::memcpy(target + to_byte, source + from_byte, static_cast<size_t>(some));
   };
   if (times == 1) {
     at::parallel_for(0, bytes, kGrain, [&](int64_t begin, int64_t end) {
       copy(begin, begin, end - begin);
       fence();
     });
-    return;
+    return true;
   }
-  const int64_t to_row = to.stride(0) * size, from_row = from.stride(0) * size;
   at::parallel_for(0, times, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, bytes)), [&](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) copy(t * to_row, t * from_row, bytes);
     fence();
   });
+  return true;
 }
 
-// Converts long rows in blocks, which stay in the caches until they are written past them.
-void convert_rows(const at::Tensor& to, const at::Tensor& from) {
-  const int64_t count = to.size(1);
-  const at::Tensor block = at::empty({1, kBlock}, to.options());
-  for (int64_t t = 0; t < to.size(0); ++t) {
-    for (int64_t first = 0; first < count; first += kBlock) {
-      const int64_t some = std::min(kBlock, count - first);
-      const at::Tensor converted = block.narrow(1, 0, some);
-      converted.copy_(from.narrow(0, t, 1).narrow(1, first, some));
-      copy_rows(to.narrow(0, t, 1).narrow(1, first, some), converted, Caching::bypass);
-    }
-  }
-}
-
-}  // namespace
-
+// ATen's copy of 16-bit numbers takes more than twice the time of memcpy.
 void copy_elements(const at::Tensor& to, const at::Tensor& from, Caching caching) {
-  const bool is_on_host = to.is_cpu() && from.is_cpu();
-  if (is_on_host && to.scalar_type() == from.scalar_type()) copy_rows(to, from, caching);
-  else if (is_on_host && caching == Caching::bypass && to.size(1) >= kBlock) convert_rows(to, from);
-  else at::Tensor(to).copy_(from);
+  const Stretches into{0, to.stride(0)}, of{0, from.stride(0)};
+  if (!copy_on_host(host_elements(to), into, host_elements(from), of, to.size(1), to.size(0), caching))
+    at::Tensor(to).copy_(from);
 }
 
 }  // namespace zt

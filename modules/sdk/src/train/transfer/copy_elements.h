@@ -9,8 +9,26 @@ namespace zt {
 // written, and bytes that are not in the caches are copied in two thirds of the time.
 enum class Caching : uint8_t { keep, bypass };
 
-// Copies [times, count] elements, whose rows are contiguous, and converts them. Where nothing is converted, it is as fast as
-// memory on the host.
+// Elements that lie one after the other in memory of the host. Null elsewhere.
+struct HostElements {
+  char* data = nullptr;
+  at::ScalarType dtype = at::kFloat;
+};
+
+// Returns the elements of a contiguous tensor.
+HostElements host_elements(const at::Tensor& flat);
+
+// `times` stretches of elements, of which each begins `stride` elements after the one before.
+struct Stretches {
+  int64_t first = 0, stride = 0;
+};
+
+// Copies as many stretches of `count` elements. Returns false, and copies nothing, if one side is not on the host, or if elements
+// would be converted.
+bool copy_on_host(const HostElements& to, Stretches into, const HostElements& from, Stretches of, int64_t count, int64_t times,
+                  Caching caching);
+
+// Copies [times, count] elements, whose rows are contiguous, and converts them.
 void copy_elements(const at::Tensor& to, const at::Tensor& from, Caching caching);
 
 }  // namespace zt

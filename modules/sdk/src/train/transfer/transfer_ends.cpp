@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "copy_elements.h"
 #include "train/store/owned_data.h"
 
 namespace zt {
@@ -24,6 +23,7 @@ class FlatSource final : public TransferSource {
   at::Tensor elements(const TransferRun& run) const override {
     return stretches(flat_, run.from, run.count, run.times, run.from_stride);
   }
+  HostElements host() const override { return host_elements(flat_); }
 
  private:
   const at::Tensor flat_;
@@ -35,6 +35,7 @@ class FlatTarget final : public TransferTarget {
   void take(const TransferRun& run, const at::Tensor& values) override {
     copy_elements(stretches(flat_, run.to, run.count, run.times, run.to_stride), values, Caching::bypass);
   }
+  HostElements host() const override { return host_elements(flat_); }
 
  private:
   const at::Tensor flat_;

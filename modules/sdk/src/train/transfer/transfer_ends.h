@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "copy_elements.h"
 #include "train/store/store.h"
 #include "transfer_plan.h"
 
@@ -17,6 +18,8 @@ class TransferSource {
   virtual ~TransferSource() = default;
   // Returns the elements of a run, [times, count]: a view, or a copy of what is not in memory.
   virtual at::Tensor elements(const TransferRun& run) const = 0;
+  // Returns all elements if they lie in memory of the host, else null.
+  virtual HostElements host() const { return {}; }
 };
 
 class TransferTarget {
@@ -24,6 +27,8 @@ class TransferTarget {
   virtual ~TransferTarget() = default;
   // Sets the elements of a run to `values`, [times, count] of any float type.
   virtual void take(const TransferRun& run, const at::Tensor& values) = 0;
+  // Returns all elements if they lie in memory of the host, where they may be set as well, else null.
+  virtual HostElements host() const { return {}; }
   // All runs of the part have been taken.
   virtual void complete(int32_t /*part*/) {}
 };

@@ -12,7 +12,8 @@ namespace zt {
 
 namespace {
 
-// A run and the number of the item that it belongs to. An item is one part of a lane on all ranks.
+// A run and the number of the item that it belongs to. Each rank puts its parts into an order of its own, and the parts with one
+// place in these orders are an item.
 struct ItemRun {
   int64_t item = 0;
   TransferRun run;
@@ -48,17 +49,26 @@ std::vector<RegionOwners> owners_of(const TransferLane& lane) {
   return owners;
 }
 
+// A part that one rank wants, and the runs that make it: from this rank itself, and from others.
+struct PartRuns {
+  int32_t lane = 0, part = 0;
+  std::vector<TransferRun> local;
+  std::vector<std::pair<int, TransferRun>> received;  // with their givers
+};
+
 // Makes the runs of one rank.
 class RunMaker {
  public:
-  RunMaker(const std::vector<TransferLane>& lanes, int rank, int ranks)
-      : received(static_cast<size_t>(ranks)), lanes_(lanes), rank_(rank) {}
+  RunMaker(const std::vector<TransferLane>& lanes, int rank) : lanes_(lanes), rank_(rank) {}
 
-  std::vector<ItemRun> local;
-  std::vector<std::vector<ItemRun>> received;  // by giver
+  // Returns all parts, by lane and part.
+  std::vector<PartRuns> run() {
+    for (int32_t lane = 0; lane < static_cast<int32_t>(lanes_.size()); ++lane) add_lane(lane);
+    return std::move(parts_);
+  }
 
-  // `first_item`: of the lane.
-  void add_lane(int32_t lane, int64_t first_item) {
+ private:
+  void add_lane(int32_t lane) {
     const TransferLane& of = lanes_[lane];
     if (of.wanted.empty()) return;
     const std::vector<RegionOwners> owners = owners_of(of);
@@ -69,13 +79,12 @@ class RunMaker {
       const bool is_own = std::ranges::binary_search(each.ranks, rank_);
       givers.push_back(is_own ? rank_ : each.ranks[static_cast<size_t>(rank_) % each.ranks.size()]);
     }
-    for (int32_t part = 0; part < static_cast<int32_t>(of.wanted.size()); ++part)
-      add_part(lane, part, first_item + part, regions, givers);
+    for (int32_t part = 0; part < static_cast<int32_t>(of.wanted.size()); ++part) add_part(lane, part, regions, givers);
   }
 
- private:
-  void add_part(int32_t lane, int32_t part, int64_t item, const std::vector<Region>& regions, const std::vector<int>& givers) {
+  void add_part(int32_t lane, int32_t part, const std::vector<Region>& regions, const std::vector<int>& givers) {
     const WantedPart& wanted = lanes_[lane].wanted[part];
+    PartRuns& runs = parts_.emplace_back(PartRuns{lane, part, {}, {}});
     if (wanted.region.count == 0) return;
     const Region& own = lanes_[lane].held[rank_];
     CopyList copies = make_copy_list(lanes_[lane].shape, {own}, wanted.region);
@@ -85,13 +94,46 @@ class RunMaker {
     for (const CopyRun& copy : copies.runs) {
       const int giver = is_all_own ? rank_ : givers[copy.source];
       const TransferRun run{lane, part, copy.from, wanted.at + copy.to, copy.count, copy.times, copy.from_stride, copy.to_stride};
-      (giver == rank_ ? local : received[giver]).push_back({item, run});
+      if (giver == rank_) runs.local.push_back(run);
+      else runs.received.emplace_back(giver, run);
     }
   }
 
   const std::vector<TransferLane>& lanes_;
   const int rank_;
+  std::vector<PartRuns> parts_;
 };
+
+// Puts the parts of a rank into an order in which all ranks give and take at the same time: those that come from others first
+// from the next rank, then from the one after it, and between them, evenly, those that the rank has itself.
+std::vector<PartRuns> in_order(std::vector<PartRuns> parts, int rank, int ranks) {
+  const auto own = std::stable_partition(parts.begin(), parts.end(), [](const PartRuns& part) { return !part.received.empty(); });
+  const auto distance = [&](const PartRuns& part) { return (part.received.front().first - rank + ranks) % ranks; };
+  std::stable_sort(parts.begin(), own, [&](const PartRuns& a, const PartRuns& b) { return distance(a) < distance(b); });
+  const auto from_others = own - parts.begin(), all = std::ssize(parts);
+  std::vector<PartRuns> order;
+  for (int64_t place = 0, taken = 0; place < all; ++place) {
+    const bool is_from_other = (place + 1) * from_others / all > taken;
+    order.push_back(std::move(is_from_other ? parts[taken] : parts[from_others + place - taken]));
+    taken += is_from_other ? 1 : 0;
+  }
+  return order;
+}
+
+// The runs of one rank by items.
+struct OwnRuns {
+  std::vector<ItemRun> local;
+  std::vector<std::vector<ItemRun>> received;  // by giver
+};
+
+OwnRuns runs_of(const std::vector<PartRuns>& order, int ranks) {
+  OwnRuns runs{{}, std::vector<std::vector<ItemRun>>(static_cast<size_t>(ranks))};
+  for (int64_t item = 0; item < std::ssize(order); ++item) {
+    for (const TransferRun& run : order[item].local) runs.local.push_back({item, run});
+    for (const auto& [giver, run] : order[item].received) runs.received[giver].push_back({item, run});
+  }
+  return runs;
+}
 
 // Tells the other ranks what this one takes from them. Returns what they take from it, by rank. Collective.
 std::vector<std::vector<ItemRun>> exchange_requests(const std::vector<std::vector<ItemRun>>& received, Communicator* control) {
@@ -131,18 +173,16 @@ void add_bytes(const std::vector<TransferLane>& lanes, const std::vector<std::ve
   }
 }
 
-// Collective.
-ItemCosts costs_of(const std::vector<TransferLane>& lanes, const std::vector<int64_t>& first,
+// items: their number, the same on all ranks. Collective.
+ItemCosts costs_of(const std::vector<TransferLane>& lanes, int64_t items, const std::vector<PartRuns>& order,
                    const std::vector<std::vector<ItemRun>>& sent, const std::vector<std::vector<ItemRun>>& received,
                    Communicator* control) {
-  ItemCosts costs{std::vector<int64_t>(static_cast<size_t>(first.back())), {}};
+  ItemCosts costs{std::vector<int64_t>(static_cast<size_t>(items)), {}};
   add_bytes(lanes, sent, costs.all);
   costs.sent = costs.all;
   add_bytes(lanes, received, costs.all);
-  for (size_t lane = 0; lane < lanes.size(); ++lane) {
-    for (size_t part = 0; part < lanes[lane].wanted.size(); ++part)
-      costs.all[static_cast<size_t>(first[lane]) + part] += lanes[lane].wanted[part].held_bytes;
-  }
+  for (size_t item = 0; item < order.size(); ++item)
+    costs.all[item] += lanes[order[item].lane].wanted[order[item].part].held_bytes;
   raise_to_largest(costs.all, control);
   raise_to_largest(costs.sent, control);
   return costs;
@@ -160,7 +200,7 @@ void take_items(const std::vector<TransferLane>& lanes, const std::vector<ItemRu
 // Cuts the items into rounds.
 class RoundMaker {
  public:
-  RoundMaker(const std::vector<TransferLane>& lanes, const RunMaker& mine, const std::vector<std::vector<ItemRun>>& sent)
+  RoundMaker(const std::vector<TransferLane>& lanes, const OwnRuns& mine, const std::vector<std::vector<ItemRun>>& sent)
       : lanes_(lanes), mine_(mine), sent_(sent), next_sent_(sent.size()), next_received_(sent.size()) {}
 
   // Adds the round of the items up to `end`.
@@ -180,22 +220,11 @@ class RoundMaker {
 
  private:
   const std::vector<TransferLane>& lanes_;
-  const RunMaker& mine_;
+  const OwnRuns& mine_;
   const std::vector<std::vector<ItemRun>>& sent_;
   size_t next_local_ = 0;
   std::vector<size_t> next_sent_, next_received_;
 };
-
-// Notes the parts of this rank among the items [begin, end), which are complete after the round.
-void complete_parts(const std::vector<TransferLane>& lanes, const std::vector<int64_t>& first, int64_t begin, int64_t end,
-                    TransferRound& round) {
-  size_t lane = static_cast<size_t>(std::ranges::upper_bound(first, begin) - first.begin()) - 1;
-  for (int64_t item = begin; item < end; ++item) {
-    while (item >= first[lane + 1]) ++lane;
-    if (item - first[lane] < static_cast<int64_t>(lanes[lane].wanted.size()))
-      round.completed.emplace_back(static_cast<int32_t>(lane), static_cast<int32_t>(item - first[lane]));
-  }
-}
 
 // Finds out where in what its peers send the parts of this rank begin, and how much ranks need. Collective.
 void place_rounds(TransferPlan& plan, Communicator* control) {
@@ -220,16 +249,6 @@ void place_rounds(TransferPlan& plan, Communicator* control) {
   plan.bucket_bytes = most[0], plan.sent_bytes = most[1];
 }
 
-// Returns the number of the first item of each lane, and that of all items.
-std::vector<int64_t> first_items(const std::vector<TransferLane>& lanes, Communicator* control) {
-  std::vector<int64_t> parts;
-  for (const TransferLane& lane : lanes) parts.push_back(static_cast<int64_t>(lane.wanted.size()));
-  raise_to_largest(parts, control);
-  std::vector<int64_t> first{0};
-  for (const int64_t count : parts) first.push_back(first.back() + count);
-  return first;
-}
-
 }  // namespace
 
 int64_t bytes_in_bucket(const TransferRun& run, int64_t element_bytes) {
@@ -237,22 +256,25 @@ int64_t bytes_in_bucket(const TransferRun& run, int64_t element_bytes) {
 }
 
 TransferPlan make_transfer_plan(const std::vector<TransferLane>& lanes, int rank, Communicator* control, int64_t bucket_bytes) {
-  const std::vector<int64_t> first = first_items(lanes, control);
-  RunMaker mine(lanes, rank, control ? control->size() : rank + 1);
-  for (int32_t lane = 0; lane < static_cast<int32_t>(lanes.size()); ++lane) mine.add_lane(lane, first[lane]);
+  const int ranks = control ? control->size() : rank + 1;
+  const std::vector<PartRuns> order = in_order(RunMaker(lanes, rank).run(), rank, ranks);
+  const OwnRuns mine = runs_of(order, ranks);
+  std::vector<int64_t> items{std::ssize(order)};
+  raise_to_largest(items, control);
   const auto sent = exchange_requests(mine.received, control);
-  const ItemCosts costs = costs_of(lanes, first, sent, mine.received, control);
+  const ItemCosts costs = costs_of(lanes, items[0], order, sent, mine.received, control);
   TransferPlan plan;
   RoundMaker maker(lanes, mine, sent);
-  for (int64_t begin = 0; begin < first.back();) {
+  for (int64_t begin = 0; begin < items[0];) {
     int64_t end = begin, bytes = 0;
     bool communicates = false;
-    for (; end < first.back() && (end == begin || bytes + costs.all[end] <= bucket_bytes); ++end) {
+    for (; end < items[0] && (end == begin || bytes + costs.all[end] <= bucket_bytes); ++end) {
       bytes += costs.all[end];
       communicates = communicates || costs.sent[end] > 0;
     }
     maker.add(end, communicates, plan.rounds);
-    complete_parts(lanes, first, begin, end, plan.rounds.back());
+    for (int64_t item = begin; item < std::min(end, std::ssize(order)); ++item)
+      plan.rounds.back().completed.emplace_back(order[item].lane, order[item].part);
     begin = end;
   }
   place_rounds(plan, control);

@@ -21,7 +21,7 @@ struct TransferLane {
   std::vector<int64_t> shape;
   int64_t element_bytes = 0;       // as it travels
   std::vector<Region> held;        // by rank: what it can give; without elements if nothing
-  std::vector<WantedPart> wanted;  // in the order in which they come, ascending by `at`
+  std::vector<WantedPart> wanted;  // they come in any order
 };
 
 // Evenly spaced stretches of elements: for t in [0, times), `count` elements from number from + t * from_stride of what the giver

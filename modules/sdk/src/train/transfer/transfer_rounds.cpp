@@ -2,7 +2,6 @@
 
 #include <numeric>
 
-#include "copy_elements.h"
 #include "execute/counts.h"
 #include "zt/base/error.h"
 #include "zt/base/tensor.h"
@@ -80,17 +79,15 @@ std::unique_ptr<Buckets> make_buckets(const TransferPlan& plan, Communicator* co
   return std::make_unique<OwnBuckets>(*comm, plan.bucket_bytes);
 }
 
-// Calls visit(run, elements) for the runs of all peers: `elements` is their place in the peer's bytes, [times, count].
+// Calls visit(run, bytes, place) for the runs of all peers: the peer's bytes, and where those of the run begin there.
 template <class Visit>
 void for_each_in_bytes(const std::vector<std::vector<TransferRun>>& runs, const std::vector<TransferEnds>& ends,
                        const std::vector<at::Tensor>& bytes, const Visit& visit) {
   for (size_t peer = 0; peer < runs.size(); ++peer) {
     int64_t place = 0;
     for (const TransferRun& run : runs[peer]) {
-      const at::ScalarType dtype = ends[run.lane].travels;
-      const int64_t size = run.numel() * size_of(dtype);
-      visit(run, bytes[peer].narrow(0, place, size).view(dtype).view({run.times, run.count}));
-      place += bytes_in_bucket(run, size_of(dtype));
+      visit(run, bytes[peer], place);
+      place += bytes_in_bucket(run, size_of(ends[run.lane].travels));
     }
   }
 }
@@ -98,17 +95,18 @@ void for_each_in_bytes(const std::vector<std::vector<TransferRun>>& runs, const 
 class RoundMover {
  public:
   RoundMover(const std::vector<TransferEnds>& ends, Buckets* buckets, FirstFailure& failure)
-      : ends_(ends), buckets_(buckets), failure_(failure) {}
+      : ends_(ends), buckets_(buckets), failure_(failure) {
+    for (const TransferEnds& each : ends)
+      hosts_.push_back({each.source ? each.source->host() : HostElements{}, each.target ? each.target->host() : HostElements{}});
+  }
 
   void move(const TransferRound& round) {
     std::vector<at::Tensor> arrived;
     if (round.communicates) {
       const std::vector<at::Tensor> places = buckets_->to_send(round);
       failure_.attempt([&] {
-        for_each_in_bytes(round.sent, ends_, places, [&](const TransferRun& run, const at::Tensor& place) {
-          copy_elements(place, ends_[run.lane].source->elements(run), Caching::keep);
-          moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
-        });
+        for_each_in_bytes(round.sent, ends_, places,
+                          [&](const TransferRun& run, const at::Tensor& bytes, int64_t place) { put(run, bytes, place); });
       });
       arrived = buckets_->exchange(round);
     }
@@ -121,15 +119,48 @@ class RoundMover {
   void take(const TransferRound& round, const std::vector<at::Tensor>& arrived) {
     if (round.communicates)
       for_each_in_bytes(round.received, ends_, arrived,
-                        [&](const TransferRun& run, const at::Tensor& values) { ends_[run.lane].target->take(run, values); });
-    for (const TransferRun& run : round.local) {
-      ends_[run.lane].target->take(run, ends_[run.lane].source->elements(run));
-      moved_.local += run.numel() * size_of(ends_[run.lane].travels);
-    }
+                        [&](const TransferRun& run, const at::Tensor& bytes, int64_t place) { take_from(run, bytes, place); });
+    for (const TransferRun& run : round.local) take_own(run);
     for (const auto& [lane, part] : round.completed) ends_[lane].target->complete(part);
   }
 
+  // What a run has in the bytes of a peer.
+  HostElements in_bytes(const TransferRun& run, const at::Tensor& bytes, int64_t place) const {
+    if (!bytes.is_cpu()) return {};
+    return {static_cast<char*>(bytes.mutable_data_ptr()) + place, ends_[run.lane].travels};
+  }
+  at::Tensor tensor_in_bytes(const TransferRun& run, const at::Tensor& bytes, int64_t place) const {
+    const at::ScalarType dtype = ends_[run.lane].travels;
+    return bytes.narrow(0, place, run.numel() * size_of(dtype)).view(dtype).view({run.times, run.count});
+  }
+
+  void put(const TransferRun& run, const at::Tensor& bytes, int64_t place) {
+    const Stretches packed{0, run.count}, of{run.from, run.from_stride};
+    const HostElements to = in_bytes(run, bytes, place);
+    if (!copy_on_host(to, packed, hosts_[run.lane].source, of, run.count, run.times, Caching::keep))
+      copy_elements(tensor_in_bytes(run, bytes, place), ends_[run.lane].source->elements(run), Caching::keep);
+    moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
+  }
+  void take_from(const TransferRun& run, const at::Tensor& bytes, int64_t place) {
+    const Stretches packed{0, run.count}, into{run.to, run.to_stride};
+    const HostElements from = in_bytes(run, bytes, place);
+    if (!copy_on_host(hosts_[run.lane].target, into, from, packed, run.count, run.times, Caching::bypass))
+      ends_[run.lane].target->take(run, tensor_in_bytes(run, bytes, place));
+  }
+  void take_own(const TransferRun& run) {
+    const Stretches of{run.from, run.from_stride}, into{run.to, run.to_stride};
+    const auto& [source, target] = hosts_[run.lane];
+    if (!copy_on_host(target, into, source, of, run.count, run.times, Caching::bypass))
+      ends_[run.lane].target->take(run, ends_[run.lane].source->elements(run));
+    moved_.local += run.numel() * size_of(ends_[run.lane].travels);
+  }
+
+  struct LaneHosts {
+    HostElements source, target;
+  };
+
   const std::vector<TransferEnds>& ends_;
+  std::vector<LaneHosts> hosts_;  // by lane
   Buckets* buckets_;
   FirstFailure& failure_;
   MovedBytes moved_;
