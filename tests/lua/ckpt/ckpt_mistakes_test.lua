@@ -102,11 +102,12 @@ function TestMistakes:test_types()
 end
 
 -- Counts the warnings of ckpt.save in a run of `steps` steps whose checkpoints have the number step + `more`.
-local function warnings_of(run, more, before)
+-- updates: of the trainer, for each step.
+local function warnings_of(run, more, before, updates)
   local count, warn = 0, zt.log.warn
   zt.log.warn = function(text) count = count + (text:find "give step %+ 1" and 1 or 0) end
   for step = 0, 3 do
-    run:log(step, run.trainer:step(batch(step + before)))
+    for _ = 1, updates or 1 do run:log(step, run.trainer:step(batch(step + before))) end
     ckpt.save(run, step + more, {async = false})
   end
   zt.log.warn = warn
@@ -119,6 +120,8 @@ function TestMistakes:test_the_number_of_a_checkpoint()
   lu.assertEquals(warnings_of(self:open(), 0, 0), expected)
   lu.assertEquals(warnings_of(self:open{overwrite = true}, 1, 0), 0)
   lu.assertEquals(warnings_of(self:open{overwrite = true, trainer = trained(1, 1)}, 1, 1), 0) -- a step before the run
+  lu.assertEquals(warnings_of(self:open{overwrite = true, trainer = trainer_of(1)}, 0, 0, 2), expected)
+  lu.assertEquals(warnings_of(self:open{overwrite = true, trainer = trainer_of(1)}, 1, 0, 2), 0)
 end
 
 function TestMistakes:test_a_resume_that_does_not_fit()

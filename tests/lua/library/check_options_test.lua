@@ -11,7 +11,7 @@ local SCHEMA = {
   {"flag", "boolean", "whether", default = false},
   {"items", "list", "some", default = {}},
   {"run", "function", "what to call"},
-  {"more", "table", "the rest"},
+  {"more", "table", "the rest", peers = {"extras"}},
   {"thing", "any", "anything"},
 }
 
@@ -39,6 +39,7 @@ end
 function TestCheckOptions:test_unknown_keys()
   assert_refused("zt.thing: unknown option 'evry': did you mean 'every'?", {name = "x", evry = 1})
   assert_refused("zt.thing: unknown option '1'", {"x"})
+  assert_refused("zt.thing: unknown option 'extras': here it is 'more'", {name = "x", extras = {}})
 end
 
 function TestCheckOptions:test_missing_keys()

@@ -4,7 +4,7 @@ local zt = require "zt"
 
 local OPTIONS = {
   {"layers", 4, "number of blocks", at_least = 1},
-  {"lr", 3e-4, "peak learning rate", above = 0},
+  {"lr", 3e-4, "peak learning rate", above = 0, peers = {"learning_rate"}},
   {"clip", 1, "largest norm", type = "number"},
   {"style", "gpt2", "architecture", one_of = {"gpt2", "llama"}},
   {"micro_batches", 2, "parts of a batch"},
@@ -106,6 +106,7 @@ end
 function TestCli:test_unknown_options_name_the_nearest()
   assert_mistake("exp: unknown option '--layrs': did you mean '--layers'?", "--layrs", "3")
   assert_mistake("unknown option '--no-layers'", "--no-layers")
+  assert_mistake("exp: unknown option '--learning-rate': here it is '--lr'", "--learning_rate", "3")
   assert_mistake("unexpected argument 'layers'", "layers", "3")
 end
 

@@ -207,6 +207,7 @@ end
 
 function TestJson:test_mistakes()
   lu.assertError(zt.json.decode, "{")
+  lu.assertErrorMsgContains("not JSON, at byte 3 of 4: a byte 0", zt.json.decode, "{}\0x")
   local function nested(levels) return ("["):rep(levels) .. ("]"):rep(levels) end
   lu.assertEquals(#zt.json.decode(nested(400)), 1)
   lu.assertErrorMsgContains("nested in more than 500 levels", zt.json.decode, nested(100000))

@@ -72,7 +72,7 @@ end
 
 function TestRewards:test_errors_without_a_text()
   local failure = setmetatable({}, {__tostring = function() error "no text" end})
-  lu.assertErrorMsgContains("the reward function failed: its error is a table whose text cannot be made\n  prompt: ", rlhf.score,
+  lu.assertErrorMsgContains("the reward function failed: its error is a table whose text cannot be made\n", rlhf.score,
                             rollout(), {reward = function() error(failure) end})
 end
 

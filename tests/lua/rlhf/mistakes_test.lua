@@ -76,7 +76,7 @@ function TestMistakes.test_one_rank()
   lu.assertFalse(is_done)
   lu.assertStrContains(message, "rlhf.score: the reward function failed: ")
   lu.assertStrContains(message, "the engine has no tokenizer, so prompt and answer are nil")
-  refused("the engine has no tokenizer, so the reward function would get no texts", rlhf.score, answers,
+  refused("the engine has no tokenizer, so the reward function gets no texts", rlhf.score, answers,
     {reward = function(_, answer) return answer == "x" and 1 or 0 end})
   lu.assertStrContains(message, "prompt: " .. zt.json.encode(answers:prompt(last + 1):tolist()))
   lu.assertStrContains(message, "answer: " .. zt.json.encode(answers:answer(last + 1):tolist()))
@@ -134,6 +134,37 @@ function TestMistakes.test_parts_that_do_not_fit()
   refused("the loss 'policy' has it, too, so it would count twice", rlhf.batches, answers, {trainer = actor})
   rlhf.advantages(answers, {kind = "group"})
   lu.assertNotNil(rlhf.batches(answers, {trainer = actor})())
+end
+
+-- The policy with its adapters is no reference of its own.
+function TestMistakes.test_reference_with_adapters()
+  local how = {mesh = mesh, precision = "fp32"}
+  local adapted = small_loop.trainer(how, {lora = {rank = 2, targets = {"q"}}}, rlhf.loss.dpo{})
+  local frozen = small_loop.trainer(how, {lora = {rank = 2, targets = {"q"}}})
+  local row = zt.zeros({1, 4}, {dtype = "int64"})
+  local batch = {tokens = row, labels = row, segments = row, sequence = row, positions = row}
+  refused("the loss 'policy' that trains them, so it is the policy itself", rlhf.reference, batch, {reference = adapted})
+  for _, right in ipairs{{reference = adapted, adapters = false}, {reference = adapted, adapters = true}, {reference = frozen}} do
+    lu.assertNotNil(rlhf.reference(batch, right).ref_logprobs)
+  end
+  refused("that has none: give nn.gpt the option lora", rlhf.reference, batch, {reference = actor, adapters = false})
+end
+
+-- Vocabularies with the tokenizer of the policy may be padded to other numbers of tokens.
+function TestMistakes.test_padded_vocabularies()
+  local answers = rollout()
+  local wide = small_loop.trainer({mesh = mesh, precision = "fp32"}, {vocab = 13})
+  refused("the vocabulary of the actor has 13 tokens, and that of the policy 11", rlhf.score, answers, {actor = wide})
+  answers.tokenizer = {vocab = 7, decode = function(_, tokens) return table.concat(tokens:tolist(), " ") end}
+  rlhf.score(answers, {actor = wide})
+  local drawn, known = answers:answer(1):tolist(), {}
+  if not answers.truncated[1] then drawn[#drawn] = nil end
+  for _, token in ipairs(drawn) do known[#known + 1] = token < 7 and token or nil end
+  local _, text = answers:texts(1)
+  lu.assertEquals(text, table.concat(known, " "))
+  answers.answers:fill_(9)
+  local narrow = small_loop.trainer({mesh = mesh, precision = "fp32"}, {vocab = 8})
+  refused("the policy has drawn the token 9", rlhf.score, answers, {actor = narrow})
 end
 
 -- Nothing can end an answer, and no answer is better than others to its prompt: warnings, once each.

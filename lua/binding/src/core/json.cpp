@@ -20,6 +20,8 @@ int encode(lua_State* L) {
 // json.decode(text): returns the value. null becomes nil, which leaves a hole in a list.
 int decode(lua_State* L) {
   const std::string text = check_string(L, 1);
+  if (const size_t zero = text.find('\0'); zero != std::string::npos)
+    misuse("not JSON, at byte {} of {}: a byte 0", zero + 1, text.size());
   nlohmann::json json;
   try {
     json = nlohmann::json::parse(text);

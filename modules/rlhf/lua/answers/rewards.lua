@@ -4,6 +4,7 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local items = require "zt.rlhf.answers.items"
+local log = require "zt.log"
 local share = require "zt.rlhf.answers.share"
 
 local MOST_SHOWN = 300 -- bytes of a prompt and of an answer in a message
@@ -43,12 +44,19 @@ local function reward_of(experience, fn, i)
   return reward
 end
 
--- Fails if a function that reads texts would get none.
+local warned = setmetatable({}, {__mode = "k"}) -- functions
+
+-- Fails if a function can read nothing but texts, and there are none. One that takes the item, too, may do without.
 local function check_texts(experience, fn)
   local about = debug.getinfo(fn, "u")
   if experience.tokenizer or about.isvararg or about.nparams == 0 or about.nparams > 3 then return end
-  fail("rlhf.score: the engine has no tokenizer, so the reward function would get no texts: give infer.engine{tokenizer = ...}, "
-    .. "such as the field tokenizer of ckpt.pretrained, or let the function take a fourth argument, the answer's tokens")
+  local what = "rlhf.score: the engine has no tokenizer, so the reward function gets no texts, prompt and answer are nil: give "
+    .. "infer.engine{tokenizer = ...}, such as the field tokenizer of ckpt.pretrained, or let the function take a fourth "
+    .. "argument, the answer's tokens"
+  if about.nparams < 3 then fail("%s", what) end
+  if warned[fn] or core.world.rank > 0 then return end
+  warned[fn] = true
+  log.warn("%s", what)
 end
 
 --- Returns the rewards of all sequences, float64 [count], and which are kept, a list. Each rank calls the function for its part

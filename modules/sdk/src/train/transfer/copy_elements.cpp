@@ -51,14 +51,14 @@ HostElements host_elements(const at::Tensor& flat) {
 }
 
 bool copy_on_host(const HostElements& to, Stretches into, const HostElements& from, Stretches of, int64_t count, int64_t times,
-                  Caching caching) {
+                  CacheUse use) {
   if (!to.data || !from.data || to.dtype != from.dtype) return false;
   const auto size = static_cast<int64_t>(c10::elementSize(to.dtype));
   char* target = to.data + into.first * size;
   const char* source = from.data + of.first * size;
   const int64_t bytes = count * size, to_row = into.stride * size, from_row = of.stride * size;
   const auto copy = [&](int64_t to_byte, int64_t from_byte, int64_t some) {
-    if (caching == Caching::bypass) stream_bytes(target + to_byte, source + from_byte, static_cast<size_t>(some));
+    if (use == CacheUse::bypass) stream_bytes(target + to_byte, source + from_byte, static_cast<size_t>(some));
     else std::memcpy(target + to_byte, source + from_byte, static_cast<size_t>(some));
   };
   if (times == 1) {
@@ -76,10 +76,9 @@ bool copy_on_host(const HostElements& to, Stretches into, const HostElements& fr
 }
 
 // ATen's copy of 16-bit numbers takes more than twice the time of memcpy.
-void copy_elements(const at::Tensor& to, const at::Tensor& from, Caching caching) {
+void copy_elements(const at::Tensor& to, const at::Tensor& from, CacheUse use) {
   const Stretches into{0, to.stride(0)}, of{0, from.stride(0)};
-  if (!copy_on_host(host_elements(to), into, host_elements(from), of, to.size(1), to.size(0), caching))
-    at::Tensor(to).copy_(from);
+  if (!copy_on_host(host_elements(to), into, host_elements(from), of, to.size(1), to.size(0), use)) at::Tensor(to).copy_(from);
 }
 
 }  // namespace zt

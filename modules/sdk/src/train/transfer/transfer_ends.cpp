@@ -33,7 +33,7 @@ class FlatTarget final : public TransferTarget {
  public:
   explicit FlatTarget(at::Tensor flat) : flat_(std::move(flat)) {}
   void take(const TransferRun& run, const at::Tensor& values) override {
-    copy_elements(stretches(flat_, run.to, run.count, run.times, run.to_stride), values, Caching::bypass);
+    copy_elements(stretches(flat_, run.to, run.count, run.times, run.to_stride), values, CacheUse::bypass);
   }
   HostElements host() const override { return host_elements(flat_); }
 

@@ -137,20 +137,20 @@ class RoundMover {
   void put(const TransferRun& run, const at::Tensor& bytes, int64_t place) {
     const Stretches packed{0, run.count}, of{run.from, run.from_stride};
     const HostElements to = in_bytes(run, bytes, place);
-    if (!copy_on_host(to, packed, hosts_[run.lane].source, of, run.count, run.times, Caching::keep))
-      copy_elements(tensor_in_bytes(run, bytes, place), ends_[run.lane].source->elements(run), Caching::keep);
+    if (!copy_on_host(to, packed, hosts_[run.lane].source, of, run.count, run.times, CacheUse::keep))
+      copy_elements(tensor_in_bytes(run, bytes, place), ends_[run.lane].source->elements(run), CacheUse::keep);
     moved_.sent += run.numel() * size_of(ends_[run.lane].travels);
   }
   void take_from(const TransferRun& run, const at::Tensor& bytes, int64_t place) {
     const Stretches packed{0, run.count}, into{run.to, run.to_stride};
     const HostElements from = in_bytes(run, bytes, place);
-    if (!copy_on_host(hosts_[run.lane].target, into, from, packed, run.count, run.times, Caching::bypass))
+    if (!copy_on_host(hosts_[run.lane].target, into, from, packed, run.count, run.times, CacheUse::bypass))
       ends_[run.lane].target->take(run, tensor_in_bytes(run, bytes, place));
   }
   void take_own(const TransferRun& run) {
     const Stretches of{run.from, run.from_stride}, into{run.to, run.to_stride};
     const auto& [source, target] = hosts_[run.lane];
-    if (!copy_on_host(target, into, source, of, run.count, run.times, Caching::bypass))
+    if (!copy_on_host(target, into, source, of, run.count, run.times, CacheUse::bypass))
       ends_[run.lane].target->take(run, ends_[run.lane].source->elements(run));
     moved_.local += run.numel() * size_of(ends_[run.lane].travels);
   }
