@@ -63,7 +63,7 @@ local function differences_of(from, to, adapters)
   local function add(what, its, others)
     found[#found + 1] = ("%s is %s in the trainer to read from and %s in the trainer to set"):format(what, its, others)
   end
-  for _, each in ipairs(require("zt.infer.same_model").differences(from.model, to.model)) do
+  for _, each in ipairs(require("zt.ckpt.pretrained.same_model").differences(from.model, to.model)) do
     add("the model's option " .. each.name, each.from or "none", each.to or "none")
   end
   local scales, others = scales_of(from), scales_of(to)

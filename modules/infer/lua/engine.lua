@@ -9,7 +9,7 @@ local infer = require "zt.infer"
 local methods = require "zt.methods"
 local parameters = require "zt.ckpt.pretrained.parameters"
 local requests = require "zt.infer.requests"
-local same_model = require "zt.infer.same_model"
+local same_model = require "zt.ckpt.pretrained.same_model"
 
 local GENERATE = {
   {"on_text", "function", "function(piece), called with {request =, copy =, text =} for each piece of text"},

@@ -8,7 +8,7 @@ local infer = require "zt.infer"
 local log = require "zt.log"
 local parameters = require "zt.ckpt.pretrained.parameters"
 local requests = require "zt.infer.requests"
-local same_model = require "zt.infer.same_model"
+local same_model = require "zt.ckpt.pretrained.same_model"
 
 local engine_options = {}
 

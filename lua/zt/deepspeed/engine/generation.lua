@@ -14,7 +14,7 @@ local core = require "zt.core"
 local fail = require "zt.fail"
 local generation_file = require "zt.deepspeed.inference.generation_file"
 local meshes = require "zt.deepspeed.engine.meshes"
-local same_model = require "zt.infer.same_model"
+local same_model = require "zt.ckpt.pretrained.same_model"
 local transformers = require "zt.deepspeed.inference.generation"
 
 local OPTIONS = {

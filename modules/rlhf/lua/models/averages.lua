@@ -3,7 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
-local same_model = require "zt.infer.same_model"
+local same_model = require "zt.ckpt.pretrained.same_model"
 
 local NAME = "rlhf.ema"
 local SCHEMA = {
