@@ -57,7 +57,8 @@ local function checkpoint_of(path)
   local place = incomplete.find(path)
   if place then return place end
   if core.exists(path .. "/adapter_config.json") then
-    fail("'%s' holds a LoRA adapter: give the folder of its model as the model, and this one as the adapter", path)
+    fail("'%s' holds a LoRA adapter: give the folder of its model as the model, and this one as the adapter, or make a run of "
+      .. "both by ztoolkit ckpt import --adapter %s RUN --base MODEL", path, path)
   end
   fail("there is no model in '%s': give the folder of a run that has saved a checkpoint, of a checkpoint, or of a model as "
     .. "Hugging Face writes it", path)

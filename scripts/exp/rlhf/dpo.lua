@@ -1,7 +1,7 @@
 -- Direct preference optimisation: learns from pairs of answers without a reward model.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/dpo.lua                                         the task of sorting
---   ztoolkit run -n 2 scripts/exp/rlhf/dpo.lua --model runs/sft --data pairs.jsonl     records {prompt, chosen, rejected}
+--   ztoolkit run -n 2 scripts/exp/rlhf/dpo.lua --model runs/sft --data pairs.jsonl --lr 5e-7   records {prompt, chosen, rejected}
 --
 -- The loss of a pair alone is content with any policy that makes the worse answer much less likely, and often makes the better
 -- one less likely, too (Razin et al. 2025): without --sft the policy here ends right in 0.3 to 0.6 of its samples, with it in

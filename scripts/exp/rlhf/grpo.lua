@@ -2,7 +2,8 @@
 -- than the others. The reward is a function in Lua.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/grpo.lua                     the task of sorting, in which an answer is right or wrong
---   ztoolkit run -n 2 scripts/exp/rlhf/grpo.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua
+--   ztoolkit run -n 2 scripts/exp/rlhf/grpo.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua --lr 1e-6 \
+--     --max-tokens 256
 --
 -- my_reward.lua returns function(prompt, answer, item, tokens), which returns a number, or nil to drop the answer; `item` is the
 -- record {prompt = ..., answer = ..., ...} of the data.

@@ -2,8 +2,9 @@
 -- and writes them as PEFT does.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/lora.lua                                                   the task of sorting
---   ztoolkit run -n 2 scripts/exp/rlhf/lora.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua
---   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua --lora-rank 8 --model path/to/llama --data x.jsonl     adapters by SFT
+--   ztoolkit run -n 2 scripts/exp/rlhf/lora.lua --model path/to/llama --data ask.jsonl --reward my_reward.lua --lr 1e-5 \
+--     --max-tokens 256
+--   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua --lora-rank 8 --model path/to/llama --data x.jsonl --lr 1e-4     adapters by SFT
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
 local experiment, models = require "parts.experiment", require "parts.models"
 local options, records, rollouts = require "parts.options", require "parts.records", require "parts.rollouts"

@@ -2,7 +2,8 @@
 -- what to do where it would go itself.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher runs/grpo               the task of sorting
---   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher large --model small --data ask.jsonl
+--   ztoolkit run -n 2 scripts/exp/rlhf/on_policy_distil.lua --teacher large --model small --data ask.jsonl --lr 1e-5 \
+--     --max-tokens 256
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
 local experiment, models = require "parts.experiment", require "parts.models"
 local options, records, rollouts = require "parts.options", require "parts.records", require "parts.rollouts"

@@ -2,7 +2,8 @@
 -- it will get, and the reference holds the actor near its start. Step 3 of RLHF. Defaults are those of DeepSpeed-Chat.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/ppo.lua                                       the task of sorting
---   ztoolkit run -n 2 scripts/exp/rlhf/ppo.lua --model runs/sft --reward runs/reward --data ask.jsonl
+--   ztoolkit run -n 2 scripts/exp/rlhf/ppo.lua --model runs/sft --reward runs/reward --data ask.jsonl --lr 1e-6 \
+--     --critic-lr 5e-6 --max-tokens 256
 --
 -- With --lora-rank the reference is the actor without its adapters. --ptx-data mixes text into the actor's steps.
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path

@@ -1,7 +1,7 @@
 -- A reward model: learns from pairs of answers to give the better one the higher score. Step 2 of RLHF.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua                                         the task of sorting
---   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua --model runs/sft --data pairs.jsonl     records {prompt, chosen, rejected}
+--   ztoolkit run -n 2 scripts/exp/rlhf/reward.lua --model runs/sft --data pairs.jsonl --lr 1e-5  {prompt, chosen, rejected}
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
 local experiment, models = require "parts.experiment", require "parts.models"
 local options, records = require "parts.options", require "parts.records"

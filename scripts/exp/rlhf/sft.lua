@@ -1,7 +1,7 @@
 -- Supervised fine-tuning: trains a model on conversations, of which only the answers count. Step 1 of RLHF.
 --
 --   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua                                        the task of sorting (parts/sort.lua)
---   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua --model path/to/llama --data x.jsonl   a model of Hugging Face, and records
+--   ztoolkit run -n 2 scripts/exp/rlhf/sft.lua --model path/to/llama --data x.jsonl --lr 1e-5   of Hugging Face, and records
 package.path = (arg[0]:match "^(.*/)[^/]*$" or "./") .. "?.lua;" .. package.path
 local experiment, models = require "parts.experiment", require "parts.models"
 local options, records = require "parts.options", require "parts.records"
