@@ -82,8 +82,7 @@ std::unique_ptr<File> open_file(FileSystem& files, const std::string& path, cons
   retry_or_fault(files, options.access == Access::read ? "open" : "create", path, [&] {
     opened = files.open(path, options);
     if (opened.kind != EntryKind::file && opened.error != -EEXIST && opened.error != -EACCES) {
-      fault("cannot open '{}': it is {}, not a regular file. Give the path of a file on disk", path,
-            phrase_for(opened.kind));
+      fault("cannot open '{}': it is {}, not a regular file. Give the path of a file on disk", path, phrase_for(opened.kind));
     }
     return opened.error;
   });

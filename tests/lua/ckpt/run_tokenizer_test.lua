@@ -4,7 +4,7 @@ local lu = require "luaunit"
 local zt = require "zt"
 local ckpt, comm, data, nn, optim = require "zt.ckpt", require "zt.comm", require "zt.data", require "zt.nn", require "zt.optim"
 local chat_files = require "data.chat_files"
-local command = require "support.command"
+local command = require "ckpt.own_command"
 local temporary = require "support.temporary"
 
 local RECORDS = {{messages = {{role = "user", content = "Hi"}, {role = "assistant", content = "Hello"}}}}
@@ -58,11 +58,11 @@ end
 
 function TestRunTokenizer:test_export_and_import()
   local run, out, back = run_with(self.folder, self.vocab), self.path .. "/out", self.path .. "/back"
-  local output, status = command "ckpt export"(run, out, "--huggingface")
+  local output, status = command("export", run, out, "--huggingface")
   lu.assertEquals(status, 0, output)
   lu.assertEquals(zt.json.decode(zt.fs.read(out .. "/generation_config.json")).eos_token_id, {3, 5})
   lu.assertEquals(ckpt.pretrained(out).stop_tokens, {3, 5})
-  output, status = command "ckpt import"(out, back)
+  output, status = command("import", out, back)
   lu.assertEquals(status, 0, output)
   lu.assertEquals(ckpt.pretrained(back).stop_tokens, {3, 5})
   lu.assertNotNil(ckpt.pretrained(back).chat)

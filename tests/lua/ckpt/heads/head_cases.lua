@@ -4,7 +4,7 @@ local zt = require "zt"
 local ckpt, moe, optim = require "zt.ckpt", require "zt.moe", require "zt.optim"
 local models = require "support.huggingface_models"
 local safetensors = require "support.safetensors"
-local command = require "support.command" "ckpt"
+local command = require "ckpt.own_command"
 local temporary = require "support.temporary"
 
 local cases = {}

@@ -5,7 +5,7 @@ local zt = require "zt"
 local ckpt, infer, moe, optim = require "zt.ckpt", require "zt.infer", require "zt.moe", require "zt.optim"
 local adapters = require "infer.adapter_cases"
 local cases = require "ckpt.lora.lora_cases"
-local command = require "support.command" "ckpt"
+local command = require "ckpt.own_command"
 local safetensors = require "support.safetensors"
 local temporary = require "support.temporary"
 
