@@ -34,32 +34,32 @@ function base_hash.dtype(source, left_out)
   return table.concat(list, ", ")
 end
 
---- Returns the hash of the base of a model (source.lua). Of a trainer, collective.
+--- Returns the hash of the base of a model (source.lua). Tensors that do not tell their dtype get that of their values. Of a
+-- trainer, collective.
 function base_hash.of(source, left_out)
   local lines = {}
   for _, tensor in ipairs(parameters_of(source, left_out)) do
     core.scope(function()
-      local hash = native.digest(source.seen(tensor.name))
+      local values = source.seen(tensor.name)
+      tensor.dtype = tensor.dtype or values:dtype()
+      local hash = native.digest(values)
       lines[#lines + 1] = ("%s %s %s %s\n"):format(tensor.name, tensor.dtype, text.shape(tensor.shape), hash)
     end)
   end
   return native.digest(table.concat(lines))
 end
 
---- An error if the adapter's folder tells the hash of another base. source: its tensors get a dtype, that of the values that are
--- seen. say(message): told that bases in other precisions are not compared. place: of the base, for messages.
+--- An error if the adapter's folder tells the hash of another base. source: with tensors that do not tell their dtype.
+-- say(message): told that bases in other precisions are not compared. place: of the base, for messages.
 function base_hash.check(folder, source, left_out, place, say)
   local wanted = adapter_folder.base_of(folder)
   if not wanted then return end
-  for _, tensor in ipairs(source.tensors) do
-    core.scope(function() tensor.dtype = not lora.adapter_of(tensor.name) and source.seen(tensor.name):dtype() or nil end)
-  end
+  local hash = base_hash.of(source, left_out) -- first: it finds out the dtypes
   local dtype = base_hash.dtype(source, left_out)
   if dtype ~= wanted.dtype then
     say(("the base is not compared with that of the training: its parameters are %s, and were %s"):format(dtype, wanted.dtype))
     return
   end
-  local hash = base_hash.of(source, left_out)
   if hash ~= wanted.hash then
     fail("'%s' is an adapter of another base than '%s': the hash of its parameters is %s there and %s here "
       .. "(ztoolkit_adapter.json)", folder, place, wanted.hash, hash)

@@ -9,6 +9,14 @@ local ALPHA, SCALE = 32, "alpha/r" -- defaults of the option
 -- nil for any other name.
 function lora.adapter_of(name) return name:match "^(.*lora%.[%w_]+)%.[ab]$" end
 
+--- Returns whether one of a list of tensors or parameters, {name =, ...}, is of an adapter.
+function lora.is_in(tensors)
+  for _, tensor in ipairs(tensors) do
+    if lora.adapter_of(tensor.name) then return true end
+  end
+  return false
+end
+
 --- Returns whether scales are divided by the root of the rank.
 function lora.is_by_root(options) return (options.lora.scale or SCALE) == "alpha/sqrt(r)" end
 

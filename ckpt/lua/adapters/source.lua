@@ -19,18 +19,10 @@ local source = {}
 
 local PREFIX = "model/"
 
--- Returns whether one of the tensors is of an adapter.
-local function has_adapters(tensors)
-  for _, tensor in ipairs(tensors) do
-    if lora.adapter_of(tensor.name) then return true end
-  end
-  return false
-end
-
 --- Returns the model of a trainer. An error, for the function `call`, unless nn.gpt or moe.gpt made it with the option `lora`.
 function source.of_trainer(trainer, call)
   local tensors, options = trainer:tensors(), trainer.model.options
-  if not has_adapters(tensors) then
+  if not lora.is_in(tensors) then
     fail("%s: the trainer's model has no adapters: give nn.gpt or moe.gpt the option lora", call)
   end
   if not options then
@@ -52,6 +44,17 @@ function source.of_trainer(trainer, call)
     read = function(name) return trainer:master(name) end, seen = function(name) return trainer:parameter(name) end,
     mesh = objects.mesh(nil, {trainer = trainer}),
   }
+end
+
+--- Returns the model of an opened folder (pretrained/folder.lua) with these options. Only the tensors of its base can be seen.
+function source.of_opened(opened, options, place)
+  local tensors, places = {}, {}
+  for index, parameter in ipairs(moe.gpt(options):parameters()) do
+    tensors[index] = {name = parameter.name, shape = parameter.shape}
+  end
+  for index, name in ipairs(opened.names) do places[name] = index end
+  return {options = options, place = place, tensors = tensors, formats = {},
+          seen = function(name) return opened.read(places[name], name) end}
 end
 
 --- Returns {name = format} of the matrices of a checkpoint's trainer that were packed, which the checkpoint does not have; nil if

@@ -8,7 +8,7 @@ local fail = require "zt.fail"
 local folder = require "zt.ckpt.pretrained.folder"
 local lora_options = require "zt.ckpt.adapters.lora_options"
 local model_head = require "zt.ckpt.config.model_head"
-local moe = require "zt.moe"
+local source_of = require "zt.ckpt.adapters.source"
 
 -- The dtypes that hold fewer digits than what was trained.
 local SHORT = {bfloat16 = true, float16 = true}
@@ -53,17 +53,6 @@ local function check_value_head(o, reading, is_new)
     .. "task_type SEQ_CLS): leave --head out, or give the base with its value head", o.base, o.from)
 end
 
--- Returns the model of the base with adapters, as source.lua describes it, to read into.
-local function source_of(opened, options, path)
-  local tensors, places = {}, {}
-  for _, parameter in ipairs(moe.gpt(options):parameters()) do
-    tensors[#tensors + 1] = {name = parameter.name, shape = parameter.shape}
-  end
-  for place, name in ipairs(opened.names) do places[name] = place end
-  local function seen(name) return opened.read(places[name], name) end
-  return {options = options, place = ("'%s' with these adapters"):format(path), tensors = tensors, formats = {}, seen = seen}
-end
-
 --- o: the options of the command. Checks all but the values of the base. Returns a function that adds the parameters to an import
 -- and returns their number, and the record.
 return function(o)
@@ -73,7 +62,7 @@ return function(o)
   local options = {}
   for key, value in pairs(opened.options) do options[key] = value end
   options.lora = lora_options(o.from, opened.options)
-  local source = source_of(opened, options, o.base)
+  local source = source_of.of_opened(opened, options, ("'%s' with these adapters"):format(o.base))
   local reading = Reading.open(o.from, source)
   check_value_head(o, reading, has_new_head)
   base_hash.check(o.from, source, reading.whole, o.base, print)

@@ -9,7 +9,7 @@ local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local log = require "zt.log"
-local moe = require "zt.moe"
+local source_of = require "zt.ckpt.adapters.source"
 
 local adapter = {}
 
@@ -81,12 +81,7 @@ end
 
 -- An error if the adapter's folder tells the hash of another base than this one. What it replaces as a whole is not compared.
 local function check_base(opened, whole, folder, place)
-  local tensors, places = {}, {}
-  for _, parameter in ipairs(moe.gpt(opened.options):parameters()) do
-    tensors[#tensors + 1] = {name = parameter.name, shape = parameter.shape}
-  end
-  for index, name in ipairs(opened.names) do places[name] = index end
-  local source = {tensors = tensors, formats = {}, seen = function(name) return opened.read(places[name], name) end}
+  local source = source_of.of_opened(opened, opened.options, place)
   base_hash.check(folder, source, whole, place, function(message)
     if core.world.rank == 0 then log.info("%s: %s", folder, message) end
   end)

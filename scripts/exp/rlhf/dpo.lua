@@ -11,17 +11,14 @@ local experiment, models = require "parts.experiment", require "parts.models"
 local options, records = require "parts.options", require "parts.records"
 local data, rlhf = require "zt.data", require "zt.rlhf"
 
-local o = options.read("dpo", "Direct preference optimisation.", {seq = 96, warmup = 10}, {
-  {"steps", 100, "optimizer steps", at_least = 1, peers = {"max_steps"}},
-  {"batch", 32, "rows per step, over all ranks", at_least = 1, peers = {"per_device_train_batch_size"}},
-  {"lr", nil, "the peak learning rate", type = "number", above = 0, task = 5e-4, peers = {"learning_rate"}},
+local o = options.read("dpo", "Direct preference optimisation.", {seq = 96, warmup = 10}, options.of_batches(100, 5e-4, {
   {"beta", 0.3, "how much the policy is held to the reference", above = 0},
   {"kind", "sigmoid", "the loss of a pair", one_of = {"sigmoid", "ipo", "hinge", "kto", "robust"},
    peers = {"loss_type"}},
   {"label_smoothing", 0, "the share of pairs that are taken to be the wrong way round", type = "number", between = {0, 0.49}},
   {"sft", 0.2, "coefficient of the cross entropy of the better answer, per token", type = "number", at_least = 0,
    peers = {"rpo_alpha"}},
-})
+}))
 o.model = experiment.start_of(o)
 local mesh, base = experiment.mesh(), models.open(o, o.model)
 local path = records.data(o, mesh, "preferences")

@@ -7,13 +7,10 @@ local experiment, models = require "parts.experiment", require "parts.models"
 local options, records = require "parts.options", require "parts.records"
 local data, rlhf = require "zt.data", require "zt.rlhf"
 
-local o = options.read("reward", "A reward model from pairs of answers.", {seq = 96, warmup = 20}, {
-  {"steps", 200, "optimizer steps", at_least = 1, peers = {"max_steps"}},
-  {"batch", 32, "rows per step, over all ranks", at_least = 1, peers = {"per_device_train_batch_size"}},
-  {"lr", nil, "the peak learning rate", type = "number", above = 0, task = 2e-3, peers = {"learning_rate"}},
+local o = options.read("reward", "A reward model from pairs of answers.", {seq = 96, warmup = 20}, options.of_batches(200, 2e-3, {
   {"at", "last", "the score at the last token, or the mean from where the answers differ", one_of = {"last", "divergence"}},
   {"margin", 0, "by how much the better answer should win", type = "number", at_least = 0},
-})
+}))
 o.model = experiment.start_of(o)
 local mesh, base = experiment.mesh(), models.open(o, o.model)
 local path = records.data(o, mesh, "preferences")

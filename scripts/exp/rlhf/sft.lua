@@ -9,15 +9,12 @@ local data = require "zt.data"
 
 local OF_NEW = "is for a new model, and --model has its own: leave it out"
 local function is_new(o) return not o.model end
-local o = options.read("sft", "Supervised fine-tuning on conversations.", {seq = 96, warmup = 30}, {
-  {"steps", 250, "optimizer steps", at_least = 1, peers = {"max_steps"}},
-  {"batch", 32, "rows per step, over all ranks", at_least = 1, peers = {"per_device_train_batch_size"}},
-  {"lr", nil, "the peak learning rate", type = "number", above = 0, task = 3e-3, peers = {"learning_rate"}},
+local o = options.read("sft", "Supervised fine-tuning on conversations.", {seq = 96, warmup = 30}, options.of_batches(250, 3e-3, {
   {"layers", nil, "blocks of a new model; default: 2", type = "integer", at_least = 1},
   {"hidden", nil, "its width; default: 96", type = "integer", at_least = 1},
   {"heads", nil, "its attention heads; default: 4", type = "integer", at_least = 1},
   {"eval_every", 0, "steps between two validations; 0: none", at_least = 0},
-}, {
+}), {
   {"layers", is_new, OF_NEW}, {"hidden", is_new, OF_NEW}, {"heads", is_new, OF_NEW},
 })
 if o.lora_rank > 0 and not o.model then error("--lora-rank trains adapters of a model that was trained: give --model", 0) end

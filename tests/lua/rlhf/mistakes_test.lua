@@ -118,7 +118,7 @@ function TestMistakes.test_adapters()
   refused("the policy without its adapters, and that has none", rlhf.score, answers, {actor = actor, reference = "base"})
 end
 
--- What models output, and where the KL divergence is.
+-- Models that lack the output that is needed, and a KL divergence that would count twice.
 function TestMistakes.test_parts_that_do_not_fit()
   local answers = rollout()
   local critic = small_loop.trainer({mesh = mesh, precision = "fp32"}, {head = "value"})

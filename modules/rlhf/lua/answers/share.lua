@@ -1,6 +1,7 @@
 --- Which part of the work on an experience is this rank's: groups of ranks that compute the same rows of a model take turns.
 
 local check = require "zt.check"
+local ckpt = require "zt.ckpt"
 local core = require "zt.core"
 local fail = require "zt.fail"
 local rlhf = require "zt.rlhf"
@@ -10,14 +11,11 @@ local share = {}
 -- Trainers of each rank alone that were found equal on all ranks.
 local equal = setmetatable({}, {__mode = "k"})
 
--- Returns {name of a parameter, text that equal values have} of all parameters.
+-- Returns {name of a parameter, hash of its values} of all parameters.
 local function fingerprints(trainer)
   local list = {}
   for _, name in ipairs(trainer:parameters()) do
-    core.scope(function()
-      local values = trainer:parameter(name):to "float64"
-      list[#list + 1] = {name, ("%.17g %.17g"):format(values:sum():item(), values:square():sum():item())}
-    end)
+    core.scope(function() list[#list + 1] = {name, ckpt.digest(trainer:parameter(name))} end)
   end
   return list
 end

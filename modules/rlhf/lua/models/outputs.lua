@@ -3,6 +3,7 @@
 local check = require "zt.check"
 local core = require "zt.core"
 local fail = require "zt.fail"
+local lora = require "zt.ckpt.adapters.lora"
 
 local outputs = {}
 
@@ -23,17 +24,9 @@ function outputs.of(trainer, batch, with_adapters)
   return infer()
 end
 
--- Whether a model has adapters.
-local function has_adapters(model)
-  for _, parameter in ipairs(model:parameters()) do
-    if parameter.name:find "lora%.[^.]+%.[ab]$" then return true end
-  end
-  return false
-end
-
 --- Fails if the reference is a model with adapters that a loss trains: then it is the policy itself.
 function outputs.check_not_trained(trainer, call)
-  if not has_adapters(trainer.model) then return end
+  if not lora.is_in(trainer.model:parameters()) then return end
   for _, layer in ipairs(trainer.model.description.layers) do
     if layer.kind == "loss" then
       fail("%s: the reference has adapters, and the loss '%s' that trains them, so it is the policy itself: give adapters = "
@@ -44,7 +37,7 @@ end
 
 --- Fails unless a model has adapters, without which it is to be the reference. call: names what needs it, for the message.
 function outputs.check_adapters(trainer, call)
-  if has_adapters(trainer.model) then return end
+  if lora.is_in(trainer.model:parameters()) then return end
   fail("%s: the reference is to be the policy without its adapters, and that has none: give nn.gpt the option lora, or as the "
     .. "reference a frozen trainer of the model that the policy began as", call)
 end

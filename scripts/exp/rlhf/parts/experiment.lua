@@ -4,9 +4,7 @@ local ckpt, comm, rlhf = require "zt.ckpt", require "zt.comm", require "zt.rlhf"
 local records = require "parts.records"
 local sort = require "parts.sort"
 
-local experiment = {HERE = arg[0]:match "^(.*/)[^/]*$" or "./"}
-
-function experiment.say(...) if zt.world.rank == 0 then print(string.format(...)) end end
+local experiment = {HERE = arg[0]:match "^(.*/)[^/]*$" or "./", say = require "parts.say"}
 
 --- Runs another script of this folder, in this process.
 function experiment.run(script, arguments)

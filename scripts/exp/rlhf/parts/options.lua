@@ -91,6 +91,17 @@ local function set_task(o, rows)
   end
 end
 
+--- Returns the rows of a script that trains on batches of records, and more. steps: the default; lr: that of the task of sorting.
+function options.of_batches(steps, lr, more)
+  local rows = {
+    {"steps", steps, "optimizer steps", at_least = 1, peers = {"max_steps"}},
+    {"batch", 32, "rows per step, over all ranks", at_least = 1, peers = {"per_device_train_batch_size"}},
+    {"lr", nil, "the peak learning rate", type = "number", above = 0, task = lr, peers = {"learning_rate"}},
+  }
+  for _, row in ipairs(more) do rows[#rows + 1] = row end
+  return rows
+end
+
 --- Reads the command line: the options above with other defaults, and more rows. defaults: {name = value of the option, or for
 -- one with `task` that of the task}. needs: of the latter rows, as NEEDS.
 function options.read(name, about, defaults, more, needs)

@@ -2,6 +2,7 @@
 local zt = require "zt"
 local data, rlhf = require "zt.data", require "zt.rlhf"
 local on_rank_zero = require "zt.on_rank_zero"
+local say = require "parts.say"
 local sort = require "parts.sort"
 
 local records = {}
@@ -14,8 +15,6 @@ function records.phase(o, index)
   if #weights ~= 3 then error("--phases takes three numbers, such as 2,4,4", 0) end
   return {weights = weights, index = index}
 end
-
-local function say(...) if zt.world.rank == 0 then print(string.format(...)) end end
 
 -- Returns the path of a .npy file with the records of a .jsonl file.
 local function tokenized(o, path, kind, folder)

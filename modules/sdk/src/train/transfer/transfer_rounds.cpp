@@ -124,7 +124,7 @@ class RoundMover {
     for (const auto& [lane, part] : round.completed) ends_[lane].target->complete(part);
   }
 
-  // What a run has in the bytes of a peer.
+  // Returns where the elements of a run lie among the bytes that are for a peer or from it.
   HostElements in_bytes(const TransferRun& run, const at::Tensor& bytes, int64_t place) const {
     if (!bytes.is_cpu()) return {};
     return {static_cast<char*>(bytes.mutable_data_ptr()) + place, ends_[run.lane].travels};
